@@ -1,0 +1,122 @@
+"""Servers and processes for every kind of test."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import fakeredis
+import psycopg
+import pytest
+import redis
+
+from tests.processes import Processes
+from turnledger.store.database import Database
+from turnledger.store.migrate import migrate
+from turnledger.workers.embedded import Durability, EmbeddedMissing, EmbeddedServers, embedded_servers
+
+_TEMPLATE = "migrated_template"
+_FOLDER = Path(__file__).parent
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test is what its folder is: unit, integration, acceptance or docs."""
+    for item in items:
+        parts = item.path.relative_to(_FOLDER).parts
+        if len(parts) > 1:
+            item.add_marker(parts[0])
+
+
+@pytest.fixture(autouse=True)
+def _own_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer has set for turnledger must not reach the tests."""
+    for name in [name for name in os.environ if name.startswith("TURNLEDGER_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[EmbeddedServers]:
+    """One Postgres and one Redis for the whole run; a test that stops them takes ``private_servers``."""
+    with ExitStack() as stack:
+        yield _start_servers(stack)
+
+
+@pytest.fixture
+def private_servers() -> Iterator[EmbeddedServers]:
+    """Servers of the test's own, migrated, to be stopped and killed."""
+    with ExitStack() as stack:
+        own = _start_servers(stack)
+        _migrate(own.database_url)
+        yield own
+
+
+@pytest.fixture(scope="session")
+def migrated_template(servers: EmbeddedServers) -> str:
+    """The name of a database in which all migrations have run and to which nobody is connected."""
+    _administer(servers, f"CREATE DATABASE {_TEMPLATE}")
+    _migrate(servers.postgres.url_of(_TEMPLATE))
+    return _TEMPLATE
+
+
+@pytest.fixture
+def database_url(servers: EmbeddedServers, migrated_template: str) -> Iterator[str]:
+    """A migrated database of the test's own."""
+    name = f"test_{next(_numbers)}"
+    _administer(servers, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
+    yield servers.postgres.url_of(name)
+    _administer(servers, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def empty_database_url(servers: EmbeddedServers) -> Iterator[str]:
+    """A database of the test's own in which no migration has run."""
+    name = f"empty_{next(_numbers)}"
+    _administer(servers, f"CREATE DATABASE {name}")
+    yield servers.postgres.url_of(name)
+    _administer(servers, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def redis_url(servers: EmbeddedServers) -> str:
+    """A real Redis with nothing in it."""
+    with redis.Redis.from_url(servers.redis_url) as client:
+        client.flushall()
+    return servers.redis_url
+
+
+@pytest.fixture
+def fake_redis() -> Iterator[fakeredis.FakeRedis]:
+    """A Redis in this process, scripts included, with nothing in it."""
+    with fakeredis.FakeRedis(server=fakeredis.FakeServer()) as client:
+        yield client
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    """Starts processes, and ends all of them with the test."""
+    with Processes() as started:
+        yield started
+
+
+def _start_servers(stack: ExitStack) -> EmbeddedServers:
+    try:
+        return stack.enter_context(embedded_servers(durability=Durability.SCRATCH))
+    except EmbeddedMissing as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+def _migrate(url: str) -> None:
+    database = Database.from_settings(database_url=url)
+    try:
+        migrate(database)
+    finally:
+        database.close()
+
+
+def _administer(servers: EmbeddedServers, command: str) -> None:
+    with psycopg.connect(servers.database_url, autocommit=True) as connection:
+        connection.execute(command.encode())

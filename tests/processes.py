@@ -1,0 +1,145 @@
+"""Starts processes of the project, waits for what they print, kills them, and leaves none behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).parents[1]
+_MARK = "TURNLEDGER_TEST_PROCESSES"
+
+
+class Process:
+    """One started process; all it prints, errors included, is in ``output``."""
+
+    def __init__(self, popen: "subprocess.Popen[str]") -> None:
+        self._popen = popen
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def output(self) -> str:
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for_line(self, text: str, *, seconds: float = 20.0) -> str:
+        """Return the first line that contains ``text``; fail when none comes in time or the process ends."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                found = next((line for line in self._lines if text in line), None)
+                if found is not None:
+                    return found.rstrip("\n")
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._reader.is_alive():
+                    raise AssertionError(
+                        f"no line with {text!r} came; the output was:\n{''.join(self._lines)}"
+                    )
+                self._changed.wait(min(left, 0.1))
+
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL this process alone, as a crash would, and reap it; its children are left to themselves."""
+        self._popen.kill()
+        self.wait()
+
+    def wait(self, *, seconds: float = 30.0) -> int:
+        """Return the exit code once it has ended by itself; fail when it has not in time."""
+        try:
+            code = self._popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {seconds} s; the output was:\n{self.output}") from None
+        self._reader.join(1.0)  # a child that holds the pipe open must not hold us
+        return code
+
+    def close(self) -> None:
+        """Let go of its output; call it when no descendant can hold the pipe open any more."""
+        assert self._popen.stdout is not None
+        self._reader.join()
+        self._popen.stdout.close()
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        for line in self._popen.stdout:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+
+
+class Processes:
+    """Starts processes; at the end of its ``with`` block these and all their descendants are gone."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """``environment`` is added for every process; TURNLEDGER_* of this process is not handed on."""
+        self._mark = uuid.uuid4().hex
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("TURNLEDGER_")
+        }
+        self._environment |= {"PYTHONUNBUFFERED": "1", _MARK: self._mark, **(environment or {})}
+        self._started: list[Process] = []
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._started:
+            process.kill()
+        self._kill_descendants()
+        for process in self._started:
+            process.close()
+
+    def command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
+        """Start ``turnledger ARGUMENTS``."""
+        return self._start("-m", "turnledger.workers", *arguments, environment=environment)
+
+    def script(self, path: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
+        """Start a Python file."""
+        return self._start(str(path), *arguments, environment=environment)
+
+    def snippet(self, source: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
+        """Start Python source text."""
+        return self._start("-c", source, *arguments, environment=environment)
+
+    def _start(self, *arguments: str, environment: Mapping[str, str] | None) -> Process:
+        popen = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=self._environment | dict(environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._started.append(Process(popen))
+        return self._started[-1]
+
+    def _kill_descendants(self) -> None:
+        import psutil  # comes with the extra `embedded`
+
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(_MARK) == self._mark:
+                    process.kill()
+            except psutil.Error:
+                continue  # it has ended, or is not ours to look at
