@@ -1,0 +1,52 @@
+# Every target sets up what it needs by itself, with Python >= 3.10, git and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+FOLDERS := store checkpoint workers tests
+
+.DEFAULT_GOAL := help
+.PHONY: help install check test demo bench up clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## the virtual environment with everything in it
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "turnledger needs Python 3.10 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
+		|| { echo "$(PYTHON) cannot make a virtual environment; install its venv module" \
+			"(on Debian and Ubuntu: apt-get install python3-venv)" >&2; rm -rf $(VENV); exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[embedded]" --group dev
+	@touch $(STAMP)
+
+check: $(STAMP) ## format, lint, types, layers, and the examples of the documentation
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/docs
+
+test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: $(STAMP) ## see it work, a worker killed on the way included
+	$(BIN)/turnledger demo $(ARGS)
+
+bench: $(STAMP) ## the measurements, as ratios against the bare limits
+	$(BIN)/python -m tests.bench $(ARGS)
+
+up: $(STAMP) ## a local stack in the foreground; its data is kept in .turnledger/
+	$(BIN)/turnledger up $(ARGS)
+
+clean: ## remove the environment, the caches, and the data of `make up`
+	rm -rf "$$(readlink -f .turnledger/postgres/elsewhere 2>/dev/null || echo .turnledger)"
+	rm -rf .turnledger .bench build dist $(VENV)
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	find $(FOLDERS) -name __pycache__ -prune -exec rm -rf {} +
