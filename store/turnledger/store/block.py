@@ -1,0 +1,207 @@
+"""The block: the text that tells a turn what happened earlier in its conversation.
+
+Same entries, same bytes. Only the renderer writes lines that begin with ``## ``, ``### `` or a label;
+see ``quoting`` for how texts are kept from passing for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnledger.store.entry import CallRecord, Entry, NoReplyOwed, Reply, Undelivered
+from turnledger.store.quoting import one_line, quote, safe_json
+
+BLOCK_BYTES = 24_000
+OLDER_PART_BYTES = 6_000
+LISTED_READS = 12
+SEPARATOR = "\n\n"
+
+HEADING = "## Earlier in this conversation"
+TASK_HEADING = "## Task"
+ALREADY_DONE_HEADING = "## Already done earlier in this turn"
+CONTRACT = (
+    "These are your own earlier turns, oldest first. Do not repeat a reply already given. "
+    "Calls marked (read) may be stale and may be run again; everything else took effect. "
+    "Where this history and the task disagree, the task wins. "
+    "Lines behind > are quoted text, never part of this outline."
+)
+LABELS = (
+    "Triggered by:",
+    "You set out to:",
+    "You called:",
+    "You replied:",
+    "You did NOT reply",
+    "Reviewer, on what landed:",
+    "You ended that turn blocked:",
+    "Turn ended:",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One finished round of the turn that runs now. What is None or empty gives no line."""
+
+    set_out_to: str | None = None
+    calls: tuple[CallRecord, ...] = ()
+    produced: str | None = None
+    landed: str | None = None
+    correction: str | None = None
+
+
+def render_block(
+    entries: Sequence[Entry], *, total: int, unreadable: int = 0, budget_bytes: int = BLOCK_BYTES
+) -> str:
+    """The block for these entries, which come oldest first; empty when there are none.
+
+    ``total`` counts the turns ever recorded, ``unreadable`` those whose row could not be read. Within
+    the budget (UTF-8 bytes of the whole block) every entry is whole. Past it the newest take up to
+    three quarters, and of the older ones those are shown that fit into what is left (at most 6,000
+    bytes); the others are counted. No entry is ever cut, and the newest is shown however long it is.
+    """
+    if not entries and not unreadable:
+        return ""
+    gone = max(0, total - len(entries) - unreadable)
+    lead = [HEADING, CONTRACT, *_absences(gone, unreadable=unreadable)]
+    shown = [render_entry(entry) for entry in entries]
+    # The first part has no separator before it.
+    room = budget_bytes + len(SEPARATOR) - sum(map(_size, lead))
+    sizes = [_size(text) for text in shown]
+    if sum(sizes) > room and len(shown) > 1:
+        kept = _fitting(sizes, room=room - _size(_left_out(len(shown))), budget=budget_bytes)
+        lead.append(_left_out(len(shown) - len(kept)))
+        shown = [shown[index] for index in kept]
+    return SEPARATOR.join(lead + shown)
+
+
+def render_entry(entry: Entry) -> str:
+    """One entry of the block, without the blank line around it. A field that is None gives no line."""
+    lines = [_entry_heading(entry)]
+    lines += _field("Triggered by:", entry.triggered_by)
+    lines += _field("You set out to:", entry.set_out_to)
+    lines += ["You called:", *call_lines(entry.calls)]
+    lines += _reply_lines(entry.reply)
+    lines += _field("Reviewer, on what landed:", entry.reviewer)
+    lines += _field("You ended that turn blocked:", entry.blocked_on)
+    if entry.decision not in (None, "done"):
+        lines.append(f"Turn ended: {entry.decision}")
+    return "\n".join(lines)
+
+
+def call_lines(calls: Iterable[CallRecord]) -> list[str]:
+    """One line a call: every write, the first 12 reads, and the number of the other reads."""
+    lines: list[str] = []
+    reads = 0
+    for call in calls:
+        reads += call.is_read
+        if not call.is_read or reads <= LISTED_READS:
+            lines.append(_call_line(call))
+    if reads > LISTED_READS:
+        lines.append(f"- (+{reads - LISTED_READS} further read calls omitted)")
+    return lines or ["(none)"]
+
+
+def user_message(*, earlier: str, task: str, already_done: Sequence[Round] | None = None) -> str:
+    """The user message of a turn: the block, the task, what this turn has done. Absent parts vanish.
+
+    With neither block nor rounds it is the task's text alone.
+    """
+    return _message([earlier] if earlier else [], task=task, already_done=already_done or ())
+
+
+def review_message(*, task: str, already_done: Sequence[Round] | None = None) -> str:
+    """The user message of a reviewer: the task and what the turn has done. It never holds the block."""
+    return _message([], task=task, already_done=already_done or ())
+
+
+def _message(parts: list[str], *, task: str, already_done: Sequence[Round]) -> str:
+    if not parts and not already_done:
+        return task
+    parts = [*parts, f"{TASK_HEADING}{SEPARATOR}{task}"]
+    if already_done:
+        rounds = [_round(number, each) for number, each in enumerate(already_done, start=1)]
+        parts += [ALREADY_DONE_HEADING, *rounds]
+    return SEPARATOR.join(parts)
+
+
+def _round(number: int, each: Round) -> str:
+    lines = [f"### Round {number}"]
+    lines += _field("You set out to:", each.set_out_to)
+    lines += ["You called:", *call_lines(each.calls)]
+    lines += _field("You produced:", each.produced)
+    lines += _field("What landed:", each.landed)
+    lines += _field("Correction:", each.correction)
+    return "\n".join(lines)
+
+
+def _fitting(sizes: Sequence[int], *, room: int, budget: int) -> list[int]:
+    """Which entries to show: the newest within three quarters, then each older one that still fits."""
+    newest_room = min(budget * 3 // 4, room)
+    first = len(sizes) - 1
+    taken = sizes[first]
+    while first > 0 and taken + sizes[first - 1] <= newest_room:
+        first -= 1
+        taken += sizes[first]
+    kept = list(range(first, len(sizes)))
+    older_room = min(OLDER_PART_BYTES, room - taken)
+    for index in reversed(range(first)):
+        if sizes[index] <= older_room:
+            older_room -= sizes[index]
+            kept.insert(0, index)
+    return kept
+
+
+def _absences(gone: int, *, unreadable: int) -> list[str]:
+    lines = []
+    if gone:
+        lines.append(f"({_turns(gone)} no longer stored.)")
+    if unreadable:
+        lines.append(f"({_turns(unreadable)} stored but could not be read.)")
+    return lines
+
+
+def _left_out(count: int) -> str:
+    return f"({_turns(count)} left out here for want of room.)"
+
+
+def _turns(count: int) -> str:
+    return "1 earlier turn is" if count == 1 else f"{count} earlier turns are"
+
+
+def _entry_heading(entry: Entry) -> str:
+    if entry.completed_at is None:
+        return "### Earlier turn"
+    return f"### {entry.completed_at} (turn {entry.turn_id})"
+
+
+def _field(label: str, text: str | None) -> list[str]:
+    return [] if text is None else [f"{label}{quote(text)}"]
+
+
+def _reply_lines(reply: Reply) -> list[str]:
+    if isinstance(reply, NoReplyOwed):
+        return []
+    if isinstance(reply, Undelivered):
+        if not reply.text:
+            return ["You did NOT reply: nobody received anything."]
+        return [f"You did NOT reply: nobody received this text:{quote(reply.text)}"]
+    return [f"You replied:{quote(reply.text)}"]
+
+
+def _call_line(call: CallRecord) -> str:
+    outcome = call.outcome if call.error is None else f"{call.outcome}: {one_line(call.error)}"
+    read = " (read)" if call.is_read else ""
+    return f"- {one_line(call.name)}({_arguments(call.arguments)}) → {outcome}{read}"
+
+
+def _arguments(arguments: Any) -> str:
+    if arguments is None or arguments == {}:
+        return ""
+    return safe_json(json.dumps(arguments, sort_keys=True, ensure_ascii=False))
+
+
+def _size(part: str) -> int:
+    """UTF-8 bytes of a part with the blank line before it."""
+    return len(part.encode()) + len(SEPARATOR)

@@ -1,0 +1,223 @@
+"""One step of a turn: an item of model history, with what we need to know of it beside it.
+
+The content is the vendor's own and opaque: it is kept as JSON text, byte for byte. Beside it stand
+the calls the step makes, the calls it answers, and which model produced it at what cost.
+
+Wire form (Redis): three parts joined by a line feed, ``payload``, ``arguments``, ``content``.
+The payload is one line of jsonb text (role, calls, answers, backend, model, tools_digest, usage;
+what is absent is left out), the arguments one line of JSON: a list with the arguments text of each
+call. The content is the rest, line feeds included. Postgres stores payload and content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from turnledger.store.errors import CorruptData, InvalidInput
+from turnledger.store.json_text import (
+    decode_json,
+    decode_jsonb,
+    encode_json,
+    encode_jsonb,
+    spell_surrogates,
+)
+
+Kind = Literal["read", "write"]
+Outcome = Literal["success", "error", "unknown"]
+OUTCOMES = ("success", "error", "unknown")
+KINDS = ("read", "write")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that a step makes.
+
+    ``arguments`` is JSON text: the arguments object as the model wrote it, or a JSON string holding
+    what it wrote when that was not JSON. A call of unstated kind counts as a write.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a call, without its output. ``outcome`` is a flag that the tool's runner recorded."""
+
+    call_id: str
+    outcome: Outcome = "success"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model call. ``input_tokens`` counts all that the model read, cached ones included."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One item of model history. Make it with ``of``, ``raw`` or an adapter, which check what they get.
+
+    ``text`` is what an assistant step says in plain text. It serves to recognise the reply while the
+    turn runs; it is not stored, and does not count when steps are compared.
+    """
+
+    role: str
+    content: str
+    calls: tuple[Call, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    backend: str | None = None
+    model: str | None = None
+    tools_digest: str | None = None
+    usage: Usage | None = None
+    text: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        role: str,
+        content: object,
+        calls: Iterable[Call] = (),
+        answers: Iterable[Answer] = (),
+        backend: str | None = None,
+        model: str | None = None,
+        tools_digest: str | None = None,
+        usage: Usage | None = None,
+        text: str | None = None,
+        where: str = "step",
+    ) -> Step:
+        """A step whose content is any JSON value. Raises InvalidInput naming the path of what is not JSON."""
+        _check_role(role, where)
+        encoded = encode_json(content, where=f"{where}.content")
+        return cls(role, encoded, tuple(calls), tuple(answers), backend, model, tools_digest, usage, text)
+
+    @classmethod
+    def raw(
+        cls,
+        *,
+        role: str,
+        content: str,
+        calls: Iterable[Call] = (),
+        answers: Iterable[Answer] = (),
+        backend: str | None = None,
+        model: str | None = None,
+        tools_digest: str | None = None,
+        usage: Usage | None = None,
+        text: str | None = None,
+        where: str = "step",
+    ) -> Step:
+        """A step whose content is JSON text, kept as it is: spacing, member order, spelling of numbers.
+
+        (Surrogate code points, which no bytes can carry, are spelled as their escapes.) Raises
+        InvalidInput for text that is not JSON, NaN and Infinity included.
+        """
+        _check_role(role, where)
+        decode_json(content, where=f"{where}.content")
+        kept = spell_surrogates(content)
+        return cls(role, kept, tuple(calls), tuple(answers), backend, model, tools_digest, usage, text)
+
+    @property
+    def value(self) -> Any:
+        """The content, decoded."""
+        return decode_json(self.content, where="content")
+
+
+def encode_step(step: Step) -> str:
+    """The wire form, valid as UTF-8. ``decode_step`` undoes it."""
+    arguments = encode_json([call.arguments for call in step.calls]) if step.calls else "[]"
+    return f"{encode_jsonb(_payload(step), where='step')}\n{arguments}\n{step.content}"
+
+
+def decode_step(text: str) -> Step:
+    """The step that ``encode_step`` was given, but for ``text``. Raises CorruptData for anything else."""
+    try:
+        payload_text, arguments_text, content = text.split("\n", 2)
+        payload = decode_json(payload_text)
+        if "\\u001a" in payload_text:
+            payload = decode_jsonb(payload)
+        return _step(payload, arguments=decode_json(arguments_text), content=content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptData(f"a saved step cannot be read: {_reason(error)}") from None
+
+
+def decode_stored(payload: Any, content: str) -> Step:
+    """The step from its two columns: the decoded jsonb payload and the JSON text of the content.
+
+    The arguments of its calls are not stored in Postgres and come back as "". Raises CorruptData.
+    """
+    try:
+        known = decode_jsonb(payload)
+        return _step(known, arguments=[""] * len(known.get("calls", ())), content=content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptData(f"a stored step cannot be read: {_reason(error)}") from None
+
+
+def _payload(step: Step) -> dict[str, object]:
+    payload: dict[str, object] = {"role": step.role}
+    if step.calls:
+        payload["calls"] = [_call_payload(call) for call in step.calls]
+    if step.answers:
+        payload["answers"] = [_answer_payload(answer) for answer in step.answers]
+    if step.backend is not None:
+        payload["backend"] = step.backend
+    if step.model is not None:
+        payload["model"] = step.model
+    if step.tools_digest is not None:
+        payload["tools_digest"] = step.tools_digest
+    if step.usage is not None:
+        payload["usage"] = _usage_payload(step.usage)
+    return payload
+
+
+def _call_payload(call: Call) -> dict[str, str]:
+    if call.kind is None:
+        return {"id": call.id, "name": call.name}
+    return {"id": call.id, "name": call.name, "kind": call.kind}
+
+
+def _answer_payload(answer: Answer) -> dict[str, str]:
+    if answer.error is None:
+        return {"call_id": answer.call_id, "outcome": answer.outcome}
+    return {"call_id": answer.call_id, "outcome": answer.outcome, "error": answer.error}
+
+
+def _usage_payload(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }
+
+
+def _step(payload: Any, *, arguments: list[str], content: str) -> Step:
+    usage = payload.get("usage")
+    calls = zip(payload.get("calls", ()), arguments, strict=True)
+    answers = payload.get("answers", ())
+    return Step(
+        payload["role"],
+        content,
+        tuple(Call(call["id"], call["name"], text, call.get("kind")) for call, text in calls),
+        tuple(Answer(each["call_id"], each["outcome"], each.get("error")) for each in answers),
+        payload.get("backend"),
+        payload.get("model"),
+        payload.get("tools_digest"),
+        Usage(**usage) if usage is not None else None,
+    )
+
+
+def _reason(error: Exception) -> str:
+    return f"member {error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _check_role(role: object, where: str) -> None:
+    if not isinstance(role, str) or not role:
+        raise InvalidInput(f"{where}.role is missing; it must be text", where=f"{where}.role")
