@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment that holds the wheel, and sees our dependencies but not our tree."""
+    """The interpreter of a fresh environment that holds the wheel and nothing else."""
     folder = tmp_path_factory.mktemp("environment")
     _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
     python = folder / "bin" / "python"

