@@ -1,0 +1,84 @@
+"""What the documentation shows is run as it stands, page by page.
+
+Blocks marked ```python are executed in the order of the page and share their names; ```python no-run is only
+compiled. In ```console blocks, each `$ turnledger ...` must name an existing command with existing options.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
+_BLOCK = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ turnledger(?P<words> .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: the words after the fence, its text, and the line of the page it begins on."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def _blocks(page: Path, *kinds: str) -> Iterator[Block]:
+    text = page.read_text()
+    for found in _BLOCK.finditer(text):
+        if found["kind"].strip() in kinds:
+            yield Block(found["kind"].strip(), found["text"], text.count("\n", 0, found.start("text")))
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _pages_with(*kinds: str) -> list[Path]:
+    return [page for page in PAGES if any(_blocks(page, *kinds))]
+
+
+@pytest.mark.parametrize("page", _pages_with("python", "python no-run"), ids=_name)
+def test_examples_run(
+    page: Path, database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TURNLEDGER_DATABASE_URL", database_url)
+    monkeypatch.setenv("TURNLEDGER_REDIS_URL", redis_url)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in _blocks(page, "python", "python no-run"):
+        # As many empty lines before it as the page has, so that a traceback names the page's own line.
+        code = compile("\n" * block.line + block.text, str(page), "exec")
+        if block.kind == "python":
+            exec(code, names)
+
+
+@pytest.mark.parametrize("page", _pages_with("console"), ids=_name)
+def test_shown_commands_exist(page: Path) -> None:
+    wrong = [
+        f"{_name(page)}: turnledger{found['words']}"
+        for block in _blocks(page, "console")
+        for found in _COMMAND.finditer(block.text)
+        if not _exists((found["words"] or "").split())
+    ]
+    assert wrong == []
+
+
+def _exists(words: list[str]) -> bool:
+    subcommand = [word for word in words[:1] if not word.startswith("-")]
+    options = [word.partition("=")[0] for word in words if word.startswith("--")]
+    shown = _help(*subcommand)
+    return shown is not None and all(option in shown for option in options)
+
+
+@cache
+def _help(*subcommand: str) -> str | None:
+    command = [sys.executable, "-m", "turnledger.workers", *subcommand, "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout if result.returncode == 0 else None
