@@ -51,9 +51,7 @@ class Round:
     correction: str | None = None
 
 
-def render_block(
-    entries: Sequence[Entry], *, total: int, unreadable: int = 0, budget_bytes: int = BLOCK_BYTES
-) -> str:
+def render_block(entries: Sequence[Entry], *, total: int, unreadable: int = 0, budget_bytes: int = BLOCK_BYTES) -> str:
     """The block for these entries, which come oldest first; empty when there are none.
 
     ``total`` counts the turns ever recorded, ``unreadable`` those whose row could not be read. Within
@@ -65,15 +63,15 @@ def render_block(
         return ""
     gone = max(0, total - len(entries) - unreadable)
     lead = [HEADING, CONTRACT, *_absences(gone, unreadable=unreadable)]
-    shown = [render_entry(entry) for entry in entries]
     # The first part has no separator before it.
     room = budget_bytes + len(SEPARATOR) - sum(map(_size, lead))
-    sizes = [_size(text) for text in shown]
-    if sum(sizes) > room and len(shown) > 1:
-        kept = _fitting(sizes, room=room - _size(_left_out(len(shown))), budget=budget_bytes)
-        lead.append(_left_out(len(shown) - len(kept)))
-        shown = [shown[index] for index in kept]
-    return SEPARATOR.join(lead + shown)
+    texts = _rendered(entries, limit=budget_bytes)
+    sizes = [budget_bytes + 1 if text is None else _size(text) for text in texts]
+    if sum(sizes) > room and len(texts) > 1:
+        kept = _fitting(sizes, room=room - _size(_left_out(len(texts))), budget=budget_bytes)
+        lead.append(_left_out(len(texts) - len(kept)))
+        texts = [texts[index] for index in kept]
+    return SEPARATOR.join(lead + [text for text in texts if text is not None])
 
 
 def render_entry(entry: Entry) -> str:
@@ -134,6 +132,19 @@ def _round(number: int, each: Round) -> str:
     lines += _field("What landed:", each.landed)
     lines += _field("Correction:", each.correction)
     return "\n".join(lines)
+
+
+def _rendered(entries: Sequence[Entry], *, limit: int) -> list[str | None]:
+    """Each entry's text; None for one, other than the newest, that is longer than the limit for certain."""
+    older = [render_entry(entry) if _may_fit(entry, limit) else None for entry in entries[:-1]]
+    return [*older, *(render_entry(entry) for entry in entries[-1:])]
+
+
+def _may_fit(entry: Entry, limit: int) -> bool:
+    """False for what is too long already in characters, so that megabytes are not rendered for nothing."""
+    reply = None if isinstance(entry.reply, NoReplyOwed) else entry.reply.text
+    texts = (entry.triggered_by, entry.set_out_to, reply, entry.reviewer, entry.blocked_on)
+    return sum(len(text) for text in texts if text is not None) <= limit
 
 
 def _fitting(sizes: Sequence[int], *, room: int, budget: int) -> list[int]:

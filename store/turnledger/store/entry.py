@@ -141,18 +141,23 @@ def check_blocked_on(blocked_on: str | None, *, outcome: str | None) -> str | No
 
 
 def calls_of(steps: Iterable[Step]) -> tuple[CallRecord, ...]:
-    """The calls that the steps made, one for each call id in order of issue, with their outcomes.
+    """The calls that the steps made, in order of issue, with their outcomes; ``unknown`` without an answer.
 
-    A call without an answer has the outcome ``unknown``.
+    A call id counts once while it waits for its answer. An id that comes again after its answer is
+    another call (vendors reuse ids), and is listed too: none that took effect may be missed.
     """
-    calls: dict[str, Call] = {}
-    answers: dict[str, Answer] = {}
+    calls: list[Call] = []
+    answers: dict[int, Answer] = {}
+    waiting: dict[str, int] = {}
     for step in steps:
         for call in step.calls:
-            calls.setdefault(call.id, call)
+            if call.id not in waiting:
+                waiting[call.id] = len(calls)
+                calls.append(call)
         for answer in step.answers:
-            answers.setdefault(answer.call_id, answer)
-    return tuple(_record(call, answers.get(call.id)) for call in calls.values())
+            if answer.call_id in waiting:
+                answers[waiting.pop(answer.call_id)] = answer
+    return tuple(_record(call, answers.get(index)) for index, call in enumerate(calls))
 
 
 def encode_entry(entry: Entry) -> str:
@@ -176,9 +181,7 @@ def check_entry_size(entry_text: str) -> int:
     """The size in UTF-8 bytes. Raises InvalidInput when it is over 64 MiB."""
     size = len(entry_text.encode())
     if size > MAX_ENTRY_BYTES:
-        raise InvalidInput(
-            f"the entry has {size} bytes; at most {MAX_ENTRY_BYTES} are allowed", where="entry"
-        )
+        raise InvalidInput(f"the entry has {size} bytes; at most {MAX_ENTRY_BYTES} are allowed", where="entry")
     return size
 
 

@@ -39,6 +39,4 @@ def check_time(text: object, *, where: str = "time") -> str:
     """The text itself. Raises InvalidInput unless it has the form ``2026-11-30T16:20:16.123Z``."""
     if isinstance(text, str) and _TIME.fullmatch(text):
         return text
-    raise InvalidInput(
-        f"{where} must be RFC 3339 in UTC with milliseconds, like 2026-11-30T16:20:16.123Z", where=where
-    )
+    raise InvalidInput(f"{where} must be RFC 3339 in UTC with milliseconds, like 2026-11-30T16:20:16.123Z", where=where)
