@@ -113,7 +113,9 @@ def test_absent_fields_are_absent() -> None:
     }
 
 
-@pytest.mark.parametrize("reply", [Replied("", None), Replied("x", "r1"), Undelivered(""), Undelivered("x"), NoReplyOwed()])
+@pytest.mark.parametrize(
+    "reply", [Replied("", None), Replied("x", "r1"), Undelivered(""), Undelivered("x"), NoReplyOwed()]
+)
 def test_the_three_replies(reply: Reply) -> None:
     """Replied, undelivered (also without text) and no reply owed are told apart (EN-3)."""
     assert decode_entry(encode_entry(replace(MINIMAL, reply=reply)), ordinal=None).reply == reply
@@ -122,9 +124,9 @@ def test_the_three_replies(reply: Reply) -> None:
 def test_reply_has_no_default() -> None:
     """The caller states what became of the reply (EN-3)."""
     with pytest.raises(TypeError, match="reply"):
-        Entry(turn_id="t1", entry_id="e1")  # type: ignore[call-arg] - the fault that is tested
+        Entry(turn_id="t1", entry_id="e1")  # type: ignore[call-arg]  # the fault that is tested
     with pytest.raises(InvalidInput, match="reply must be"):
-        replace(MINIMAL, reply="hello")
+        replace(MINIMAL, reply="hello")  # type: ignore[arg-type]  # the fault that is tested
 
 
 def test_no_field_holds_a_reviewers_notes() -> None:
@@ -224,7 +226,7 @@ def test_argument_values_keep_their_types(arguments: str, value: object) -> None
 
 def test_unstated_kind_is_a_write() -> None:
     """Only a call that is stated to be a read counts as one (EN-4)."""
-    assert [CallRecord("n", kind=kind).is_read for kind in ("read", "write", None)] == [True, False, False]  # type: ignore[arg-type] - mypy widens the tuple
+    assert [CallRecord("n", kind=kind).is_read for kind in ("read", "write", None)] == [True, False, False]
 
 
 @pytest.mark.parametrize(

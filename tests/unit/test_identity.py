@@ -75,7 +75,7 @@ def test_agents(agent: str) -> None:
 def test_other_agents_are_refused(agent: object) -> None:
     """Control characters, lone surrogates and over-long handles are refused (ID-6)."""
     with pytest.raises(InvalidInput, match="agent") as caught:
-        LedgerName(agent, "jira:POC-7")  # type: ignore[arg-type] - wrong types are tested too
+        LedgerName(agent, "jira:POC-7")  # type: ignore[arg-type]  # wrong types are tested too
     assert caught.value.where == "agent"
 
 
@@ -98,11 +98,12 @@ def test_ledger_names_are_frozen() -> None:
     """A name that was checked cannot become another one."""
     name = LedgerName("a", "b:1")
     with pytest.raises(FrozenInstanceError):
-        name.agent = "c"  # type: ignore[misc] - the fault that is tested
+        name.agent = "c"  # type: ignore[misc]  # the fault that is tested
 
 
 @pytest.mark.parametrize(
-    ("conversation", "recorded"), [("event:1", False), ("event:jira:POC-7", False), ("events:1", True), ("jira:event:1", True)]
+    ("conversation", "recorded"),
+    [("event:1", False), ("event:jira:POC-7", False), ("events:1", True), ("jira:event:1", True)],
 )
 def test_source_event_is_never_recorded(conversation: str, recorded: bool) -> None:  # noqa: FBT001 - parametrized
     """A key of source `event` is not recorded, also when written by hand (ID-4)."""
@@ -140,7 +141,7 @@ def test_no_ids_give_the_empty_key(ids: list[str]) -> None:
 def test_ids_that_would_mix_up_are_refused(ids: object) -> None:
     """One string is no list of ids, and an id that holds the separator could pass for two (ID-5)."""
     with pytest.raises(InvalidInput, match="event"):
-        work_key(ids)  # type: ignore[arg-type] - wrong types are tested too
+        work_key(ids)  # type: ignore[arg-type]  # wrong types are tested too
 
 
 @pytest.mark.parametrize("text", ["t", "A-z_09", "x" * 64])

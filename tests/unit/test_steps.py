@@ -55,7 +55,14 @@ def test_wire_form_round_trip(step: Step) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ['{"b":1, "a":1.50, "a":2e5}', ' [1 ,\n 2]\n', '"\\u0000\\ud800 \\u00e9"', "null", "1E400", '"\n"'.replace("\n", "\\n")],
+    [
+        '{"b":1, "a":1.50, "a":2e5}',
+        " [1 ,\n 2]\n",
+        '"\\u0000\\ud800 \\u00e9"',
+        "null",
+        "1E400",
+        '"\n"'.replace("\n", "\\n"),
+    ],
 )
 def test_raw_content_is_kept_byte_for_byte(content: str) -> None:
     """Spacing, member order, number spelling and escapes of raw content stay as they are (EV-10, CK-6)."""
@@ -140,7 +147,16 @@ def test_stored_names_are_unescaped() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "{}\n[]\n1", 'x\n[]\n1', '[]\n[]\n1', '{"role":"user"}\n["{}"]\n1', '{"role":"a","calls":[{}]}\n[""]\n1']
+    "text",
+    [
+        "",
+        "{}",
+        "{}\n[]\n1",
+        "x\n[]\n1",
+        "[]\n[]\n1",
+        '{"role":"user"}\n["{}"]\n1',
+        '{"role":"a","calls":[{}]}\n[""]\n1',
+    ],
 )
 def test_a_broken_wire_form_is_reported(text: str) -> None:
     """What is no saved step is reported as such, not as a stray error (CK-6)."""
