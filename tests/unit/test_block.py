@@ -22,6 +22,7 @@ from turnledger.store.block import (
     user_message,
 )
 from turnledger.store.entry import CallRecord, Entry, NoReplyOwed, Replied, Reply, Undelivered
+from turnledger.store.errors import InvalidInput
 from turnledger.store.quoting import unquote
 
 STRUCTURE = ("## ", "### ", *LABELS)
@@ -141,6 +142,13 @@ def test_how_the_turn_ended(decision: str | None, lines: list[str]) -> None:
 def test_call_lines(call: CallRecord, line: str) -> None:
     """A call is one line: name, sorted arguments, outcome, and whether it read (BL-3)."""
     assert call_lines([call]) == [line]
+
+
+def test_arguments_given_by_an_engine() -> None:
+    """Arguments that never were JSON are written as it would spell them, or refused by path (BL-3)."""
+    assert call_lines([CallRecord("n", {2: "b", "1": ("a",)})]) == ['- n({"1": ["a"], "2": "b"}) → unknown']
+    with pytest.raises(InvalidInput, match=r"arguments\.amount is nan"):
+        call_lines([CallRecord("n", {"amount": float("nan")})])
 
 
 def test_only_the_first_reads_are_listed() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnledger.store.entry import CallRecord, Entry, NoReplyOwed, Reply, Undelivered
+from turnledger.store.json_text import decode_json, encode_json
 from turnledger.store.quoting import one_line, quote, safe_json
 
 BLOCK_BYTES = 24_000
@@ -39,6 +40,8 @@ LABELS = (
     "Turn ended:",
 )
 
+_encode_sorted = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -65,13 +68,11 @@ def render_block(entries: Sequence[Entry], *, total: int, unreadable: int = 0, b
     lead = [HEADING, CONTRACT, *_absences(gone, unreadable=unreadable)]
     # The first part has no separator before it.
     room = budget_bytes + len(SEPARATOR) - sum(map(_size, lead))
-    texts = _rendered(entries, limit=budget_bytes)
-    sizes = [budget_bytes + 1 if text is None else _size(text) for text in texts]
-    if sum(sizes) > room and len(texts) > 1:
-        kept = _fitting(sizes, room=room - _size(_left_out(len(texts))), budget=budget_bytes)
-        lead.append(_left_out(len(texts) - len(kept)))
-        texts = [texts[index] for index in kept]
-    return SEPARATOR.join(lead + [text for text in texts if text is not None])
+    texts = _whole(entries, room=room)
+    if texts is None:
+        texts = _fitting(entries, room=room - _size(_left_out(len(entries))), budget=budget_bytes)
+        lead.append(_left_out(len(entries) - len(texts)))
+    return SEPARATOR.join(lead + texts)
 
 
 def render_entry(entry: Entry) -> str:
@@ -134,34 +135,45 @@ def _round(number: int, each: Round) -> str:
     return "\n".join(lines)
 
 
-def _rendered(entries: Sequence[Entry], *, limit: int) -> list[str | None]:
-    """Each entry's text; None for one, other than the newest, that is longer than the limit for certain."""
-    older = [render_entry(entry) if _may_fit(entry, limit) else None for entry in entries[:-1]]
-    return [*older, *(render_entry(entry) for entry in entries[-1:])]
+def _whole(entries: Sequence[Entry], *, room: int) -> list[str] | None:
+    """All entries, or None where they need more room. A single one is always shown."""
+    if len(entries) > 1 and sum(map(_least_size, entries)) > room:
+        return None
+    texts = [render_entry(entry) for entry in entries]
+    return texts if len(texts) < 2 or sum(map(_size, texts)) <= room else None
 
 
-def _may_fit(entry: Entry, limit: int) -> bool:
-    """False for what is too long already in characters, so that megabytes are not rendered for nothing."""
+def _fitting(entries: Sequence[Entry], *, room: int, budget: int) -> list[str]:
+    """The newest entries within three quarters, then each older one that still fits; oldest first."""
+    waiting = list(entries)
+    kept = [render_entry(waiting.pop())]
+    left = room - _size(kept[0])
+    newest_left = min(budget * 3 // 4, room) - _size(kept[0])
+    while waiting and (text := _within(newest_left, waiting[-1])):
+        waiting.pop()
+        kept.append(text)
+        newest_left -= _size(text)
+        left -= _size(text)
+    left = min(OLDER_PART_BYTES, left)
+    for entry in reversed(waiting):
+        if text := _within(left, entry):
+            kept.append(text)
+            left -= _size(text)
+    return kept[::-1]
+
+
+def _within(room: int, entry: Entry) -> str | None:
+    if _least_size(entry) > room:
+        return None
+    text = render_entry(entry)
+    return text if _size(text) <= room else None
+
+
+def _least_size(entry: Entry) -> int:
+    """Bytes that the entry needs at least, found without rendering it: megabytes may wait here."""
     reply = None if isinstance(entry.reply, NoReplyOwed) else entry.reply.text
     texts = (entry.triggered_by, entry.set_out_to, reply, entry.reviewer, entry.blocked_on)
-    return sum(len(text) for text in texts if text is not None) <= limit
-
-
-def _fitting(sizes: Sequence[int], *, room: int, budget: int) -> list[int]:
-    """Which entries to show: the newest within three quarters, then each older one that still fits."""
-    newest_room = min(budget * 3 // 4, room)
-    first = len(sizes) - 1
-    taken = sizes[first]
-    while first > 0 and taken + sizes[first - 1] <= newest_room:
-        first -= 1
-        taken += sizes[first]
-    kept = list(range(first, len(sizes)))
-    older_room = min(OLDER_PART_BYTES, room - taken)
-    for index in reversed(range(first)):
-        if sizes[index] <= older_room:
-            older_room -= sizes[index]
-            kept.insert(0, index)
-    return kept
+    return sum(len(text) for text in texts if text is not None)
 
 
 def _absences(gone: int, *, unreadable: int) -> list[str]:
@@ -210,7 +222,11 @@ def _call_line(call: CallRecord) -> str:
 def _arguments(arguments: Any) -> str:
     if arguments is None or arguments == {}:
         return ""
-    return safe_json(json.dumps(arguments, sort_keys=True, ensure_ascii=False))
+    try:
+        return safe_json(_encode_sorted(arguments))
+    except (TypeError, ValueError, RecursionError):
+        # Names that are no text cannot be sorted until they are; all else is refused with its path.
+        return safe_json(_encode_sorted(decode_json(encode_json(arguments, where="arguments"))))
 
 
 def _size(part: str) -> int:

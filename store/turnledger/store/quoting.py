@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 
+_LINE = "\n> "
 _PICTURES = 0x2400
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u2400-\u241f\ud800-\udfff]|⟨(?=U\\+)")
+_CARRIAGE_RETURN = "\u240d"
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u2400-\u241f\ud800-\udfff]|⟨(?=U\\+)")
 _SHOWN = re.compile("[\u2400-\u241f]|⟨U\\+([0-9A-F]{4})⟩")
 _SPELLED_BREAK = re.compile(r"\\(?=n)|\n")
 _JSON_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -21,16 +23,16 @@ _JSON_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 def quote(text: str) -> str:
     """What stands behind a label's colon: the text on the same line, or its lines below, quoted."""
     shown = show_hidden(text)
-    if "\n" not in shown:
-        return f" {shown}" if shown else ""
-    return "".join(f"\n> {line}" if line else "\n>" for line in shown.split("\n"))
+    if "\n" in shown:
+        return _LINE + shown.replace("\n", _LINE)
+    return f" {shown}" if shown else ""
 
 
 def unquote(quoted: str) -> str:
     """The text that ``quote`` was given."""
-    if not quoted.startswith("\n"):
-        return restore_hidden(quoted[1:])
-    return restore_hidden("\n".join(line[2:] for line in quoted[1:].split("\n")))
+    if quoted.startswith(_LINE):
+        return restore_hidden(quoted[len(_LINE) :].replace(_LINE, "\n"))
+    return restore_hidden(quoted[1:])
 
 
 def one_line(text: str) -> str:
@@ -55,7 +57,8 @@ def safe_json(json_text: str) -> str:
 
 def show_hidden(text: str) -> str:
     """The text with line feeds and tabs as they are and every other control character made visible."""
-    return _HIDDEN.sub(_show, text)
+    # Texts from the web end every line with a carriage return; replaced by itself, that costs little.
+    return _HIDDEN.sub(_show, text).replace("\r", _CARRIAGE_RETURN)
 
 
 def restore_hidden(text: str) -> str:
