@@ -81,9 +81,7 @@ def _watch_parent(server: subprocess.Popen[bytes], *, parent: int, stop_signal: 
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(
-        OSError
-    ):  # the guard of the other server still has its folder in there, and removes the rest
+    with suppress(OSError):  # the guard of the other server still has its folder in there, and removes the rest
         folder.parent.rmdir()
 
 

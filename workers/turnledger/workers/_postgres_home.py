@@ -64,9 +64,7 @@ def temporary_folder() -> Path:
             folder = Path(tempfile.mkdtemp(prefix="turnledger-", dir=parent))
             folder.chmod(0o711)
             return folder
-    raise EmbeddedServerFailed(
-        f"{_ACCOUNT} can enter none of {', '.join(_TEMPORARY)}; set TMPDIR to a folder it can"
-    )
+    raise EmbeddedServerFailed(f"{_ACCOUNT} can enter none of {', '.join(_TEMPORARY)}; set TMPDIR to a folder it can")
 
 
 def _account() -> pwd.struct_passwd:

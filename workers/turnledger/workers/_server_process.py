@@ -104,9 +104,7 @@ class ServerProcess:
             os.close(lock)
         if not _wait(lambda: not self.running or ready(), seconds=START_SECONDS) or not self.running:
             self.kill()
-            raise EmbeddedServerFailed(
-                f"{self.name} did not start; the end of {self.log}:\n{self._log_end()}"
-            )
+            raise EmbeddedServerFailed(f"{self.name} did not start; the end of {self.log}:\n{self._log_end()}")
 
     def stop(self) -> None:
         """Shut down cleanly and wait for the end; no effect when it is not running."""
@@ -174,9 +172,7 @@ def _kept_port(path: Path) -> int:
     candidates = random.sample(_PORTS, k=200)
     port = next((port for port in candidates if _is_free(port)), None)
     if port is None:
-        raise EmbeddedServerFailed(
-            f"no free port was found on {HOST} between {_PORTS.start} and {_PORTS.stop}"
-        )
+        raise EmbeddedServerFailed(f"no free port was found on {HOST} between {_PORTS.start} and {_PORTS.stop}")
     path.write_text(str(port))
     return port
 

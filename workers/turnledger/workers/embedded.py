@@ -95,9 +95,7 @@ class EmbeddedPostgres(_EmbeddedServer):
     The cluster is made by the first start.
     """
 
-    def __init__(
-        self, folder: Path, *, durability: Durability = Durability.KEPT, leftover: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, durability: Durability = Durability.KEPT, leftover: Path | None = None) -> None:
         super().__init__("Postgres", folder=folder, leftover=leftover)
         self._durability = durability
         self._keeps_cluster = durability is Durability.KEPT and leftover is None
@@ -131,9 +129,7 @@ class EmbeddedPostgres(_EmbeddedServer):
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = (str(home.programs / "postgres"), "-D", str(home.data), *options)
-        return Program(
-            command, stop_signal=signal.SIGINT, account=home.account.pw_name if home.account else ""
-        )
+        return Program(command, stop_signal=signal.SIGINT, account=home.account.pw_name if home.account else "")
 
     def _is_ready(self) -> bool:
         try:

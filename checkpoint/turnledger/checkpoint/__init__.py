@@ -1,0 +1,35 @@
+"""The turn in progress, kept in Redis, and its hand-over into the queue of completed turns."""
+
+from turnledger.checkpoint.errors import (
+    AlreadyHandled,
+    AlreadyRunning,
+    CheckpointMisconfigured,
+    CheckpointUnavailable,
+    CompletionConflict,
+    OversizedPayload,
+    StaleTurn,
+    TurnBlocked,
+    TurnEnded,
+    TurnNotFound,
+)
+from turnledger.checkpoint.settings import CheckpointSettings
+from turnledger.checkpoint.turn import Completion, Turn
+from turnledger.checkpoint.turns import Snapshot, Turns
+
+__all__ = [
+    "AlreadyHandled",
+    "AlreadyRunning",
+    "CheckpointMisconfigured",
+    "CheckpointSettings",
+    "CheckpointUnavailable",
+    "Completion",
+    "CompletionConflict",
+    "OversizedPayload",
+    "Snapshot",
+    "StaleTurn",
+    "Turn",
+    "TurnBlocked",
+    "TurnEnded",
+    "TurnNotFound",
+    "Turns",
+]

@@ -1,0 +1,88 @@
+"""What a completion writes, worked out before anything is sent; pure."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnledger.store import CallRecord, Entry, Message, Replied, Step, Undelivered
+from turnledger.store.entry import Reply, calls_of, check_entry_size, encode_entry
+from turnledger.store.events import EventRow, encode_rows, handled_event, message_event
+from turnledger.store.fitting import needs_fitting
+
+AT_COMPLETION = ""  # the commit point fills in the time at which Redis completed the turn
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the engine says of a turn that ended, beside its steps; see `Turn.complete`."""
+
+    reply: Reply
+    set_out_to: str | None = None
+    calls: tuple[CallRecord, ...] | None = None
+    reviewer: str | None = None
+    outcome: str | None = None
+    blocked_on: str | None = None
+    decision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A completion ready to be sent: the record's fields, and a digest that tells two completions apart."""
+
+    fields: dict[str, str | int]
+    digest: str
+
+
+def draft_completion(
+    account: Account,
+    *,
+    turn_id: str,
+    entry_id: str,
+    triggered_by: str,
+    message_ids: Sequence[str],
+    steps: Sequence[Step],
+) -> Draft:
+    """Build entry and events of a completed turn.
+
+    Raises:
+        InvalidInput: a field is refused, or the entry is over 64 MiB.
+    """
+    entry = Entry(
+        turn_id=turn_id,
+        entry_id=entry_id,
+        triggered_by=triggered_by,
+        set_out_to=account.set_out_to,
+        calls=calls_of(steps) if account.calls is None else account.calls,
+        reply=account.reply,
+        reviewer=account.reviewer,
+        outcome=account.outcome,
+        blocked_on=account.blocked_on,
+        decision=account.decision,
+    )
+    text = encode_entry(entry)
+    fields: dict[str, str | int] = {
+        "entry": text,
+        "entry_bytes": check_entry_size(text),
+        "fitting": "names" if needs_fitting(entry) else "none",
+        "decision": account.decision or "",
+        "kept_steps": kept_steps(steps, account.reply),
+        "events": encode_rows(_events(account.reply, turn_id=turn_id, message_ids=message_ids)),
+    }
+    parts = (text, str(fields["kept_steps"]), str(len(steps)))
+    return Draft(fields, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+
+
+def kept_steps(steps: Sequence[Step], reply: Reply) -> int:
+    """How many of the steps become history: the words of an undelivered reply do not."""
+    undelivered = isinstance(reply, Undelivered)
+    if undelivered and steps and steps[-1].role == "assistant" and not steps[-1].calls:
+        return len(steps) - 1
+    return len(steps)
+
+
+def _events(reply: Reply, *, turn_id: str, message_ids: Sequence[str]) -> list[EventRow]:
+    handled = [handled_event(message_id, now=AT_COMPLETION) for message_id in message_ids]
+    if not isinstance(reply, Replied):
+        return handled
+    sent = Message(message_id=reply.receipt or f"reply:{turn_id}", text=reply.text, role="assistant")
+    return [message_event(sent, now=AT_COMPLETION), *handled]

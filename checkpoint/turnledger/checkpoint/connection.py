@@ -1,0 +1,87 @@
+"""The Redis client, and the one place where its errors become ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis import Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable
+from turnledger.checkpoint.settings import CheckpointSettings
+from turnledger.store import InvalidInput
+
+_TEXT_BYTES = "utf-8"  # everything we keep is UTF-8 text: lone surrogates are spelled out before they get here
+_REFUSALS = (AuthenticationError, AuthorizationError, NoPermissionError)
+_TRANSIENT = (
+    RedisConnectionError,
+    RedisTimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    OutOfMemoryError,
+    TryAgainError,
+)
+_TRANSIENT_SIGNS = ("MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "OOM")
+
+
+def connect(settings: CheckpointSettings) -> Redis:
+    """A client that decodes text and repeats a call whose connection broke; nothing connects yet.
+
+    Raises:
+        InvalidInput: the URL cannot be read.
+    """
+    try:
+        return Redis.from_url(
+            settings.redis_url,
+            decode_responses=True,
+            encoding=_TEXT_BYTES,
+            **connection_options(settings),
+        )
+    except ValueError as error:
+        raise InvalidInput(
+            f"TURNLEDGER_REDIS_URL cannot be read ({error}); write redis://user:password@host:port/number"
+        ) from None
+
+
+def connection_options(settings: CheckpointSettings) -> dict[str, object]:
+    """How patient a connection is, for our client and for RQ's."""
+    backoff = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
+    return {
+        "socket_connect_timeout": settings.connect_timeout_s,
+        "socket_timeout": settings.reply_timeout_s,
+        "socket_keepalive": True,
+        "health_check_interval": 30,
+        "retry": Retry(backoff, settings.retries),
+    }
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a Redis error into one of ours.
+
+    Raises:
+        CheckpointUnavailable: the same call may succeed later.
+        CheckpointMisconfigured: a person has to repair something first.
+    """
+    try:
+        yield
+    except _REFUSALS as error:
+        raise CheckpointMisconfigured(f"Redis refuses this user: {error}; check TURNLEDGER_REDIS_URL") from error
+    except _TRANSIENT as error:
+        raise CheckpointUnavailable(f"Redis does not take this now: {error}") from error
+    except RedisError as error:
+        if str(error).startswith(_TRANSIENT_SIGNS):
+            raise CheckpointUnavailable(f"Redis does not take this now: {error}") from error
+        raise CheckpointMisconfigured(f"Redis refused a command: {error}") from error

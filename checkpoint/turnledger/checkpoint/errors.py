@@ -1,0 +1,68 @@
+"""What can go wrong while a turn is in progress."""
+
+from typing import ClassVar
+
+from turnledger.store import InvalidInput, TurnledgerError
+
+
+class CheckpointUnavailable(TurnledgerError):
+    """Redis does not answer, is full, loading or read-only; try again."""
+
+    retry: ClassVar[bool] = True
+
+
+class CheckpointMisconfigured(TurnledgerError):
+    """Redis is not set up as durable conversation memory needs it."""
+
+    retry: ClassVar[bool] = False
+
+
+class StaleTurn(TurnledgerError):
+    """Another process holds this turn now, or this handle is behind; nothing was written."""
+
+    retry: ClassVar[bool] = False
+
+
+class AlreadyHandled(TurnledgerError):
+    """The work of this turn is done; `turn_id` and `entry_id` (when known) name the run that did it."""
+
+    turn_id: str
+    entry_id: str | None
+    retry: ClassVar[bool] = False
+
+
+class AlreadyRunning(TurnledgerError):
+    """A run of this turn or work key is open; `turn_id`, `owner` and `state` name it: resume, wait or abandon it."""
+
+    turn_id: str
+    state: str
+    owner: str | None
+    retry: ClassVar[bool] = False
+
+
+class TurnNotFound(TurnledgerError):
+    """There is no such turn, or no longer."""
+
+    retry: ClassVar[bool] = False
+
+
+class TurnEnded(TurnledgerError):
+    """The turn has ended; `state` says how. An ended turn changes no more."""
+
+    retry: ClassVar[bool] = False
+
+
+class TurnBlocked(TurnledgerError):
+    """The turn cannot be resumed safely; `reason` says why."""
+
+    retry: ClassVar[bool] = False
+
+
+class CompletionConflict(TurnledgerError):
+    """The turn was completed before with another content; the first completion stands."""
+
+    retry: ClassVar[bool] = False
+
+
+class OversizedPayload(InvalidInput):
+    """More bytes than one call may carry; nothing was sent."""

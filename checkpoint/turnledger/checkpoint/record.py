@@ -1,0 +1,169 @@
+"""A turn's record as values: its states, its fields, and what another turn sees of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from turnledger.checkpoint.errors import CheckpointMisconfigured
+from turnledger.checkpoint.keys import decode_ledger
+from turnledger.store import LedgerName
+from turnledger.store.json_text import decode_json, encode_json
+
+RECORD_FORMAT = "1"  # a record of another format is refused by resume and left alone by everything else
+
+State = Literal["running", "parked", "completed", "rejected", "committed", "failed", "abandoned"]
+UNFINISHED: frozenset[str] = frozenset({"running", "parked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The history a turn was built on.
+
+    `seq` is the last committed event it saw, `seq_turn_id` the turn of that event, `pending` the turns it saw
+    completed but not yet committed. `ledger_id` is None when Postgres was not asked.
+    """
+
+    ledger_id: int | None
+    history_version: int
+    seq: int
+    seq_turn_id: str | None
+    pending: tuple[str, ...] = ()
+
+    def encode(self) -> str:
+        """As one field of the record."""
+        return encode_json([self.ledger_id, self.history_version, self.seq, self.seq_turn_id, list(self.pending)])
+
+    @classmethod
+    def decode(cls, text: str) -> "Cursor":
+        """The cursor of `encode`."""
+        ledger_id, version, seq, seq_turn_id, pending = decode_json(text)
+        return cls(ledger_id, version, seq, seq_turn_id, tuple(pending))
+
+
+class PendingTurn(NamedTuple):
+    """A completed turn that is not committed yet, as another turn of its ledger sees it."""
+
+    turn_id: str
+    state: State
+    work_key: str
+    entry_id: str
+    entry: str
+    completed_at_ms: int
+    completion_no: int
+    message_ids: tuple[str, ...]
+    kept_steps: int
+
+
+class OpenTurn(NamedTuple):
+    """An unfinished turn, as another turn of its ledger sees it."""
+
+    turn_id: str
+    state: State
+    work_key: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """What Redis knows of a ledger at one moment, `now_ms` by its own clock."""
+
+    now_ms: int
+    completions: int
+    own_state: State | None
+    pending: tuple[PendingTurn, ...]
+    rejected: tuple[PendingTurn, ...]
+    open: tuple[OpenTurn, ...]
+
+    @property
+    def uncommitted(self) -> tuple[PendingTurn, ...]:
+        """Pending and rejected turns in the order in which they were completed."""
+        return tuple(sorted((*self.pending, *self.rejected), key=lambda turn: turn.completed_at_ms))
+
+
+def decode_view(answer: Sequence[Any]) -> LedgerView:
+    """The answer of the script `look`."""
+    now_ms, completions, own_state, pending, rejected, opened = answer
+    return LedgerView(
+        now_ms=int(now_ms),
+        completions=int(completions),
+        own_state=own_state or None,
+        pending=tuple(_pending(item) for item in pending),
+        rejected=tuple(_pending(item) for item in rejected),
+        open=tuple(OpenTurn(turn_id, state, key or "", owner) for turn_id, state, key, owner in opened),
+    )
+
+
+def _pending(item: Sequence[Any]) -> PendingTurn:
+    turn_id, state, work_key, entry_id, entry, completed_at, number, message_ids, kept = item
+    return PendingTurn(
+        turn_id=turn_id,
+        state=state,
+        work_key=work_key or "",
+        entry_id=entry_id or "",
+        entry=entry or "",
+        completed_at_ms=int(completed_at or 0),
+        completion_no=int(number or 0),
+        message_ids=tuple(decode_json(message_ids or "[]")),
+        kept_steps=int(kept or 0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The record of one turn, as read at one moment."""
+
+    turn_id: str
+    state: State
+    owner: str
+    revision: int
+    epoch: int
+    slice: int
+    ledger: LedgerName
+    work_key: str
+    recorded: bool
+    entry_id: str
+    started_at: str
+    triggered_by: str
+    earlier: str
+    handled: tuple[str, ...]
+    message_ids: tuple[str, ...]
+    cursor: Cursor
+    bootstrap: Any
+    reason: str
+    superseded_by: str
+    ordinal: int | None
+
+
+def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
+    """The record of these fields.
+
+    Raises:
+        CheckpointMisconfigured: the record has another format than this release writes.
+    """
+    if fields.get("format") != RECORD_FORMAT:
+        raise CheckpointMisconfigured(
+            f"the record of turn {turn_id} has format {fields.get('format')!r}, this release knows "
+            f"{RECORD_FORMAT!r}; use the release that wrote it"
+        )
+    return Record(
+        turn_id=turn_id,
+        state=fields["state"],  # type: ignore[arg-type]  # only our scripts write it
+        owner=fields["owner"],
+        revision=int(fields["revision"]),
+        epoch=int(fields["epoch"]),
+        slice=int(fields["slice"]),
+        ledger=decode_ledger(fields["ledger"]),
+        work_key=fields["work_key"],
+        recorded=fields["recorded"] == "1",
+        entry_id=fields["entry_id"],
+        started_at=fields["started_at"],
+        triggered_by=decode_json(fields["triggered_by"]),
+        earlier=fields["earlier"],
+        handled=tuple(decode_json(fields["handled"])),
+        message_ids=tuple(decode_json(fields["message_ids"])),
+        cursor=Cursor.decode(fields["cursor"]),
+        bootstrap=decode_json(fields["bootstrap"]) if fields.get("bootstrap") else None,
+        reason=fields.get("reason", ""),
+        superseded_by=fields.get("superseded_by", ""),
+        ordinal=int(fields["ordinal"]) if fields.get("ordinal") else None,
+    )

@@ -1,0 +1,362 @@
+"""Runs the scripts: each method is one atomic change or one look, its answer decoded or raised.
+
+Every change may be repeated by the client when a reply was lost: it carries an operation id or is
+a repeat by itself, and gets its first answer again.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+from redis import Redis
+from redis.commands.core import Script
+
+from turnledger.checkpoint.connection import connect, translated
+from turnledger.checkpoint.errors import (
+    AlreadyHandled,
+    AlreadyRunning,
+    CompletionConflict,
+    StaleTurn,
+    TurnEnded,
+    TurnNotFound,
+)
+from turnledger.checkpoint.keys import Keys, encode_ledger, job_id
+from turnledger.checkpoint.queue import commit_job
+from turnledger.checkpoint.record import LedgerView, Record, decode_record, decode_view
+from turnledger.checkpoint.settings import CheckpointSettings
+from turnledger.store import LedgerName
+
+Fields = Mapping[str, str | int]
+Lease = Literal["keep", "give up"]
+JobWish = Literal["make", "leave"]
+COMMIT_FIELDS = (
+    "state", "ledger", "work_key", "epoch", "started_at", "completed_at", "entry_id", "entry", "fitting",
+    "decision", "kept_steps", "before", "events",
+)  # fmt: skip
+_SCRIPTS = (
+    "look", "open", "save", "renew", "claim", "complete", "end",
+    "take", "window", "front", "finish", "reject", "reinstate", "restore", "overdue", "prune",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write a turn: its id, the owner's token and the revision written last."""
+
+    turn_id: str
+    owner: str
+    revision: int
+
+    def advanced(self) -> "Claim":
+        """After one successful write."""
+        return Claim(self.turn_id, self.owner, self.revision + 1)
+
+
+class Taken(NamedTuple):
+    """A turn as a worker finds it when its job begins; `refusal` is set when the job has to report one."""
+
+    state: str
+    ledger: str
+    attempts: int
+    refusal: str
+
+
+class Finished(NamedTuple):
+    """A turn that the commit point has decided, for the script `finish`."""
+
+    turn_id: str
+    ledger: LedgerName
+    outcome: str
+    ordinal: int | None
+    first: str | None
+
+
+def new_token() -> str:
+    """A random owner token or operation id."""
+    return uuid.uuid4().hex
+
+
+class Records:
+    """The turns' records in one Redis. Thread-safe; a child of a fork connects anew."""
+
+    def __init__(self, redis: Redis, settings: CheckpointSettings) -> None:
+        self.redis = redis
+        self.settings = settings
+        self.keys = Keys(settings.prefix, settings.rq_prefix, settings.commit_queue)
+        self._scripts = {name: _load(redis, name) for name in _SCRIPTS}
+        self._lease_ms = round(settings.lease_s * 1000)
+        self._expiry_ms = round(settings.unfinished_expiry_s * 1000)
+        self._spare_ms = round(settings.spare_copy_s * 1000)
+
+    @classmethod
+    def from_settings(cls, settings: CheckpointSettings) -> "Records":
+        """Over a client of its own; nothing connects yet."""
+        return cls(connect(settings), settings)
+
+    def look(self, ledger: LedgerName, *, turn_id: str) -> LedgerView:
+        """What Redis knows of the ledger, and of this turn, at one moment."""
+        keys = self.keys
+        places = [keys.pending(ledger), keys.rejected(ledger), keys.open(ledger), keys.completions(ledger)]
+        return decode_view(self._run("look", [*places, keys.record(turn_id)], [keys.turn_prefix]))
+
+    def open(self, claim: Claim, *, ledger: LedgerName, work_key: str, fields: Fields) -> int:
+        """Make the record of a started turn. Returns how many completions its ledger has seen by now.
+
+        Raises:
+            AlreadyRunning: the turn has a record of another owner, or the work key an open run.
+        """
+        keys = self.keys
+        places = [keys.record(claim.turn_id), keys.open(ledger), keys.completions(ledger), keys.turns]
+        head = [keys.turn_prefix, claim.turn_id, work_key, claim.owner, self._lease_ms, self._expiry_ms]
+        owned = {"owner": claim.owner, "revision": claim.revision, **fields}
+        answer = self._run("open", places, [*head, *_flat(owned)])
+        if answer[0] == "opened":
+            return int(answer[1])
+        turn_id, state, owner = answer[1:] if answer[0] == "running" else (claim.turn_id, "running", None)
+        raise already_running(turn_id, state=state, owner=owner)
+
+    def save(
+        self, claim: Claim, *, fields: Fields, steps: Sequence[str] = (), lease: Lease = "keep", operation: str = ""
+    ) -> Claim:
+        """Append steps and set fields; nothing at all unless the claim is in force.
+
+        An operation whose reply was lost is repeated under its own id and done once.
+
+        Raises:
+            StaleTurn, TurnEnded, TurnNotFound: nothing was written.
+        """
+        keys = self.keys
+        places = [keys.record(claim.turn_id), keys.steps(claim.turn_id), keys.turns]
+        lease_ms = self._lease_ms if lease == "keep" else 0
+        head = [claim.turn_id, claim.owner, claim.revision, operation or new_token(), lease_ms, self._expiry_ms]
+        answer = self._run("save", places, [*head, 2 * len(fields), *_flat(fields), *steps])
+        if answer[0] != "saved":
+            raise _refused(claim.turn_id, answer)
+        return claim.advanced()
+
+    def renew(self, claims: Sequence[Claim]) -> list[bool]:
+        """Renew the leases of these turns in one round trip; False: no longer this owner's."""
+        script = self._scripts["renew"]
+        with translated(), self.redis.pipeline(transaction=False) as pipeline:
+            for claim in claims:
+                places = [self.keys.record(claim.turn_id), self.keys.steps(claim.turn_id)]
+                script(keys=places, args=[claim.owner, self._lease_ms, self._expiry_ms], client=pipeline)
+            return [bool(answer) for answer in pipeline.execute()]
+
+    def claim(self, turn_id: str, *, owner: str) -> tuple[Record, list[str]]:
+        """Take an unfinished turn over: its record, now this owner's, and its steps in wire form.
+
+        Raises:
+            TurnNotFound: there is no record.
+            AlreadyRunning: its owner's lease is in force.
+            AlreadyHandled: it is completed.
+            TurnEnded: it failed or was abandoned.
+        """
+        keys = self.keys
+        places = [keys.record(turn_id), keys.steps(turn_id), keys.turns]
+        answer = self._run("claim", places, [turn_id, owner, self._lease_ms, self._expiry_ms])
+        if answer[0] == "running":
+            raise already_running(turn_id, owner=answer[1], state=answer[2])
+        if answer[0] == "ended" and answer[1] in ("completed", "committed", "rejected"):
+            raise already_handled(turn_id, entry_id=answer[2])
+        if answer[0] != "claimed":
+            raise _refused(turn_id, answer)
+        return decode_record(turn_id, _pairs(answer[1])), list(answer[2])
+
+    def complete(
+        self,
+        claim: Claim,
+        *,
+        ledger: LedgerName,
+        work_key: str,
+        digest: str,
+        fields: Fields,
+        steps: Sequence[str],
+        operation: str,
+    ) -> str:
+        """Complete the turn and queue its commit, both or neither; '' or the run that was first.
+
+        Raises:
+            CompletionConflict: it was completed before, with another content.
+            StaleTurn, TurnEnded, TurnNotFound: nothing was written.
+        """
+        keys, turn_id = self.keys, claim.turn_id
+        job = commit_job(turn_id, settings=self.settings)
+        head: list[Any] = [turn_id, claim.owner, claim.revision, operation, digest, keys.turn_prefix, work_key]
+        head += [self.settings.commit_queue, job_id(turn_id), 2 * len(fields), *_flat(fields)]
+        answer = self._run("complete", self._complete_keys(ledger, turn_id), [*head, 2 * len(job), *_flat(job), *steps])
+        if answer[0] == "conflict":
+            raise CompletionConflict(f"turn {turn_id} was completed before with another content; the first stands")
+        if answer[0] != "completed":
+            raise _refused(turn_id, answer)
+        return str(answer[1])
+
+    def _complete_keys(self, ledger: LedgerName, turn_id: str) -> list[str]:
+        keys = self.keys
+        ours = [keys.record(turn_id), keys.steps(turn_id), keys.open(ledger), keys.pending(ledger)]
+        ours += [keys.completions(ledger), keys.turns, keys.backlog]
+        return [*ours, keys.job(turn_id), keys.queues, keys.queue]
+
+    def end(self, claim: Claim, *, ledger: LedgerName, state: str, fields: Fields, operation: str) -> int:
+        """End a turn that is not queued: failed, abandoned, or completed and not to be recorded.
+
+        Returns the time at which it ended, in milliseconds by the clock of Redis.
+
+        Raises:
+            StaleTurn, TurnEnded, TurnNotFound: nothing was written.
+        """
+        keys, turn_id = self.keys, claim.turn_id
+        places = [keys.record(turn_id), keys.steps(turn_id), keys.open(ledger), keys.turns]
+        head = [turn_id, claim.owner, claim.revision, operation, state, self._spare_ms]
+        answer = self._run("end", places, [*head, *_flat(fields)])
+        if answer[0] != "ended_now":
+            raise _refused(turn_id, answer)
+        return int(answer[1])
+
+    def steps_of(self, turns: Sequence[tuple[str, int]]) -> list[list[str]]:
+        """The first so-many steps of each (turn_id, number), in wire form, in one round trip."""
+        with translated(), self.redis.pipeline(transaction=False) as pipeline:
+            for turn_id, number in turns:
+                pipeline.lrange(self.keys.steps(turn_id), 0, number - 1)
+            return [steps if number else [] for steps, (_, number) in zip(pipeline.execute(), turns, strict=True)]
+
+    def read(self, turn_id: str) -> tuple[Record, list[str]]:
+        """The record and its steps in wire form, as of one moment.
+
+        Raises:
+            TurnNotFound: there is no record.
+        """
+        with translated(), self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.hgetall(self.keys.record(turn_id))
+            pipeline.lrange(self.keys.steps(turn_id), 0, -1)
+            fields, steps = pipeline.execute()
+        if not fields:
+            raise turn_not_found(turn_id)
+        return decode_record(turn_id, fields), steps
+
+    def take(self, turn_id: str) -> Taken | None:
+        """A worker begins on this turn: the attempt is counted, a refusal handed out once. None: no record."""
+        answer = self._run("take", [self.keys.record(turn_id)], [])
+        return Taken(answer[0], answer[1], int(answer[2]), answer[3]) if answer else None
+
+    def window(self, *, most_jobs: int) -> list[tuple[str, int]]:
+        """(encoded ledger, turns of it) at the head of the commit queue, in order of appearance."""
+        answer = self._run("window", [self.keys.queue], [self.keys.turn_prefix, most_jobs])
+        return list(zip(answer[::2], map(int, answer[1::2]), strict=True))
+
+    def front(self, counts: Sequence[tuple[str, int]], *, most_turns: int, most_bytes: int) -> list[str]:
+        """The turn_ids at the front of these ledgers' pending lists, so many of each, within the bounds of a group."""
+        head = [self.keys.turn_prefix, self.keys.ledger_prefix, most_turns, most_bytes]
+        return list(self._run("front", [], [*head, *(item for pair in counts for item in pair)]))
+
+    def pending_position(self, turn_id: str, *, ledger: str) -> int | None:
+        """How many turns stand before this one in its ledger's pending list; None: it is not there."""
+        with translated():
+            found: Any = self.redis.lpos(f"{self.keys.ledger_prefix}{ledger}:pending", turn_id)
+        return None if found is None else int(found)
+
+    def completed(self, turn_ids: Sequence[str]) -> list[tuple[dict[str, str | None], list[str]]]:
+        """What the commit point needs of these turns, in one round trip: fields, and all steps in wire form."""
+        with translated(), self.redis.pipeline(transaction=False) as pipeline:
+            for turn_id in turn_ids:
+                pipeline.hmget(self.keys.record(turn_id), COMMIT_FIELDS)
+                pipeline.lrange(self.keys.steps(turn_id), 0, -1)
+            answers = pipeline.execute()
+        return [
+            (dict(zip(COMMIT_FIELDS, fields, strict=True)), steps)
+            for fields, steps in zip(answers[::2], answers[1::2], strict=True)
+        ]
+
+    def overdue(self, *, older_than_s: float, most: int) -> list[tuple[str, str]]:
+        """(turn_id, encoded ledger) of turns pending for longer, oldest first."""
+        answer = self._run("overdue", [self.keys.backlog], [self.keys.turn_prefix, round(older_than_s * 1000), most])
+        return list(zip(answer[::2], answer[1::2], strict=True))
+
+    def prune(self, *, most: int) -> int:
+        """Take turns whose record has expired off the indexes; returns how many."""
+        head = [self.keys.turn_prefix, self._expiry_ms, most]
+        return int(self._run("prune", [self.keys.turns, self.keys.backlog], head))
+
+    def finish(self, turns: Sequence[Finished], *, window_jobs: int) -> int:
+        """Turns that were decided become `committed`; their queued jobs go. Returns how many it finished."""
+        keys = self.keys
+        head: list[Any] = [keys.turn_prefix, keys.ledger_prefix, keys.rq_prefix, window_jobs, self._spare_ms]
+        for turn in turns:
+            ordinal = "" if turn.ordinal is None else turn.ordinal
+            head += [turn.turn_id, encode_ledger(turn.ledger), turn.outcome, ordinal, turn.first or ""]
+        places = [keys.queue, keys.turns, keys.backlog, keys.failed_registry]
+        return int(self._run("finish", places, head))
+
+    def reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> bool:
+        """Set a pending turn aside; True when this call did it."""
+        keys = self.keys
+        places = [keys.record(turn_id), keys.pending(ledger), keys.rejected(ledger), keys.turns, keys.backlog]
+        return bool(self._run("reject", places, [turn_id, reason]))
+
+    def reinstate(self, turn_id: str, *, ledger: LedgerName) -> bool:
+        """Put a rejected turn back behind its ledger's pending turns; True when this call did it."""
+        keys = self.keys
+        places = [keys.record(turn_id), keys.pending(ledger), keys.rejected(ledger), keys.completions(ledger)]
+        return bool(self._run("reinstate", [*places, keys.turns, keys.backlog], [turn_id]))
+
+    def restore(self, turn_id: str, *, ledger: LedgerName, job: JobWish) -> str:
+        """Give a completed turn back its place in pending, and a job if it has none. Returns its state, or ''."""
+        keys = self.keys
+        ours = [keys.record(turn_id), keys.pending(ledger), keys.backlog]
+        theirs = [keys.job(turn_id), keys.queues, keys.queue, keys.failed_registry]
+        fields = _flat(commit_job(turn_id, settings=self.settings)) if job == "make" else []
+        head = [turn_id, keys.turn_prefix, self.settings.commit_queue, job_id(turn_id)]
+        return str(self._run("restore", [*ours, *theirs], [*head, *fields]))
+
+    def _run(self, name: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        with translated():
+            return self._scripts[name](keys=list(keys), args=list(arguments))
+
+
+def already_handled(turn_id: str, *, entry_id: str | None) -> AlreadyHandled:
+    """The refusal of work that a run has completed."""
+    return AlreadyHandled(f"the work is done: turn {turn_id} completed it", turn_id=turn_id, entry_id=entry_id)
+
+
+def already_running(turn_id: str, *, state: str, owner: str | None) -> AlreadyRunning:
+    """The refusal of work that an open run holds."""
+    return AlreadyRunning(
+        f"turn {turn_id} is {state}; resume it, wait for it, or abandon it first",
+        turn_id=turn_id,
+        state=state,
+        owner=owner,
+    )
+
+
+def turn_not_found(turn_id: str) -> TurnNotFound:
+    """The refusal of a turn that has no record."""
+    return TurnNotFound(f"there is no turn {turn_id}, or no longer", turn_id=turn_id)
+
+
+def _refused(turn_id: str, answer: Sequence[Any]) -> Exception:
+    if answer[0] == "missing":
+        return turn_not_found(turn_id)
+    if answer[0] == "ended":
+        return TurnEnded(f"turn {turn_id} has ended: it is {answer[1]}", turn_id=turn_id, state=answer[1])
+    return StaleTurn(
+        f"turn {turn_id} is not this handle's to write: it is {answer[1]} at revision {answer[3]} of owner {answer[2]}",
+        turn_id=turn_id,
+        state=answer[1],
+        owner=answer[2],
+    )
+
+
+def _load(redis: Redis, name: str) -> Script:
+    folder = files("turnledger.checkpoint").joinpath("scripts")
+    parts = [folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("_shared", name)]
+    return redis.register_script("\n".join(parts))
+
+
+def _flat(fields: Mapping[str, Any]) -> list[Any]:
+    return [item for pair in fields.items() for item in pair]
+
+
+def _pairs(flat: Sequence[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -1,0 +1,41 @@
+-- What every script starts with. Milliseconds since the epoch, by the clock of Redis alone.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Pushes in chunks: Lua's stack does not hold thousands of arguments.
+local function push(command, key, values)
+  for first = 1, #values, 500 do
+    redis.call(command, key, unpack(values, first, math.min(first + 499, #values)))
+  end
+end
+
+local function slice(values, first, last)
+  local part = {}
+  for index = first, last do
+    part[#part + 1] = values[index]
+  end
+  return part
+end
+
+-- Record and steps always expire together.
+local function expire_together(record, steps, at_ms)
+  redis.call('PEXPIREAT', record, at_ms)
+  redis.call('PEXPIREAT', steps, at_ms)
+end
+
+-- nil when this owner may write this revision now; otherwise the refusal to answer with.
+local function refusal(record, owner, revision)
+  local found = redis.call('HMGET', record, 'state', 'owner', 'revision')
+  if not found[1] then
+    return {'missing'}
+  end
+  if found[1] ~= 'running' and found[1] ~= 'parked' then
+    return {'ended', found[1]}
+  end
+  if found[2] ~= owner or found[3] ~= revision then
+    return {'stale', found[1], found[2], found[3]}
+  end
+  return nil
+end

@@ -1,0 +1,23 @@
+-- Gives an unfinished turn to a new owner: a parked one, or a running one whose lease has lapsed.
+--   KEYS 1 record  hash   2 steps  list   3 turns  zset
+--   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms
+-- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id
+--         | running + owner, state.
+local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id')
+if not found[1] then
+  return {'missing'}
+end
+if found[1] ~= 'running' and found[1] ~= 'parked' then
+  return {'ended', found[1], found[6]}
+end
+local now = now_ms()
+if found[2] ~= ARGV[2] then
+  if found[1] == 'running' and tonumber(found[3]) > now then
+    return {'running', found[2], found[1]}
+  end
+  redis.call('ZADD', KEYS[3], now, ARGV[1])
+  redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'revision', found[4] + 1, 'slice', found[5] + 1, 'state', 'running',
+    'reason', '', 'operation', '', 'lease_until', now + ARGV[3], 'touched_at', now)
+  expire_together(KEYS[1], KEYS[2], now + ARGV[4])
+end
+return {'claimed', redis.call('HGETALL', KEYS[1]), redis.call('LRANGE', KEYS[2], 0, -1)}

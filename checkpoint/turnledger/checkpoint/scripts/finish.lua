@@ -1,0 +1,56 @@
+-- After the commit: the turns that were decided leave pending, and the head of the queue loses their jobs.
+-- Turns that are finished already are passed over, so a repeat changes nothing.
+--   KEYS 1 rq queue  list   2 turns  zset   3 backlog  zset   4 rq failed registry  zset
+--   ARGV 1 record prefix   2 ledger prefix   3 RQ's prefix   4 how many jobs the window holds   5 spare copy, ms
+--        then five a turn: turn_id, ledger, what became of it, ordinal or '', first or ''
+--   also changes turn:<id>, turn:<id>:steps, ledger:<ledger>:pending and :rejected, and the jobs it takes away
+-- Answer: how many turns it finished.
+local now = now_ms()
+local finished = 0
+
+local function delete_job(job)
+  redis.call('DEL', ARGV[3] .. ':job:' .. job, ARGV[3] .. ':results:' .. job)
+end
+
+local function finish(id, ledger, outcome, ordinal, first)
+  local record = ARGV[1] .. id
+  local state = redis.call('HGET', record, 'state')
+  if state ~= 'completed' and state ~= 'rejected' then
+    return
+  end
+  redis.call('LREM', ARGV[2] .. ledger .. ':pending', 1, id)
+  if state == 'rejected' then
+    redis.call('LREM', ARGV[2] .. ledger .. ':rejected', 1, id)
+  end
+  redis.call('ZREM', KEYS[3], id)
+  redis.call('ZREM', KEYS[2], id)
+  if redis.call('HGET', ARGV[3] .. ':job:turn-' .. id, 'status') == 'failed' then
+    delete_job('turn-' .. id)
+    redis.call('ZREM', KEYS[4], 'turn-' .. id)
+  end
+  redis.call('HSET', record, 'state', 'committed', 'outcome', outcome, 'ordinal', ordinal, 'first', first,
+    'touched_at', now)
+  expire_together(record, record .. ':steps', now + ARGV[5])
+  finished = finished + 1
+end
+
+for index = 6, #ARGV, 5 do
+  finish(unpack(ARGV, index, index + 4))
+end
+
+local jobs = redis.call('LRANGE', KEYS[1], 0, ARGV[4] - 1)
+local kept = {}
+for _, job in ipairs(jobs) do
+  local id = string.match(job, '^turn%-(.+)$')
+  local state = id and redis.call('HGET', ARGV[1] .. id, 'state')
+  if id and state ~= 'completed' and state ~= 'rejected' then
+    delete_job(job)
+  else
+    table.insert(kept, 1, job)
+  end
+end
+if #kept < #jobs then
+  redis.call('LTRIM', KEYS[1], #jobs, -1)
+  push('LPUSH', KEYS[1], kept)
+end
+return finished

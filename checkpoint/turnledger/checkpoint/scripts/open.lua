@@ -1,0 +1,29 @@
+-- Makes the record of a turn that has started; a repeat by the same owner changes nothing.
+--   KEYS 1 record       hash  the turn
+--        2 open         set   the ledger's unfinished turn_ids (an index)
+--        3 completions  str   counter of the ledger's completions
+--        4 turns        zset  turn_ids that have not ended, by last update (an index)
+--   ARGV 1 what precedes a turn_id in a record's key   2 turn_id   3 work_key   4 owner
+--        5 lease, ms   6 expiry, ms   7... the record's fields and values
+--   also reads turn:<id> of the ledger's other open turns
+-- Answer: opened + completions so far | exists | running + turn_id, state, owner of an open run of this work key.
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if owner and owner ~= ARGV[4] then
+  return {'exists'}
+end
+if ARGV[3] ~= '' then
+  for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
+    local found = redis.call('HMGET', ARGV[1] .. id, 'work_key', 'state', 'owner')
+    if id ~= ARGV[2] and found[1] == ARGV[3] and (found[2] == 'running' or found[2] == 'parked') then
+      return {'running', id, found[2], found[3]}
+    end
+  end
+end
+if not owner then
+  local now = now_ms()
+  redis.call('HSET', KEYS[1], 'lease_until', now + ARGV[5], 'touched_at', now, unpack(slice(ARGV, 7, #ARGV)))
+  redis.call('PEXPIREAT', KEYS[1], now + ARGV[6])
+  redis.call('SADD', KEYS[2], ARGV[2])
+  redis.call('ZADD', KEYS[4], now, ARGV[2])
+end
+return {'opened', redis.call('GET', KEYS[3]) or '0'}

@@ -1,0 +1,34 @@
+-- Gives a completed turn back what it lost: its place in the pending list, and its job.
+--   KEYS 1 record  hash   2 pending  list   3 backlog  zset
+--        4 rq job  hash   5 rq queues  set  6 rq queue  list   7 rq failed registry  zset
+--   ARGV 1 turn_id   2 record prefix   3 rq queue's name   4 job id   5... the job's fields, none to make no job
+--   also reads turn:<id> of the ledger's pending turns
+-- Answer: the turn's state, '' when it has no record.
+local state = redis.call('HGET', KEYS[1], 'state')
+if state ~= 'completed' then
+  return state or ''
+end
+
+local function put_back(number)
+  for _, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    local its_number = redis.call('HGET', ARGV[2] .. other, 'completion_no')
+    if its_number and tonumber(its_number) > tonumber(number) then
+      return redis.call('LINSERT', KEYS[2], 'BEFORE', other, ARGV[1])
+    end
+  end
+  redis.call('RPUSH', KEYS[2], ARGV[1])
+end
+
+if not redis.call('LPOS', KEYS[2], ARGV[1]) then
+  put_back(redis.call('HGET', KEYS[1], 'completion_no'))
+  redis.call('ZADD', KEYS[3], redis.call('HGET', KEYS[1], 'completed_at'), ARGV[1])
+end
+local job_status = redis.call('HGET', KEYS[4], 'status')
+if #ARGV > 4 and (not job_status or job_status == 'failed') then
+  redis.call('DEL', KEYS[4])
+  redis.call('ZREM', KEYS[7], ARGV[4])
+  redis.call('HSET', KEYS[4], unpack(slice(ARGV, 5, #ARGV)))
+  redis.call('SADD', KEYS[5], ARGV[3])
+  redis.call('RPUSH', KEYS[6], ARGV[4])
+end
+return state

@@ -1,0 +1,62 @@
+"""What the Redis side can be told, one named value each."""
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from turnledger.store import ENVIRONMENT_PREFIX
+
+
+class CheckpointSettings(BaseSettings):
+    """Settings of the Redis side, read from ``TURNLEDGER_*`` variables when not given."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
+
+    redis_url: str = Field(description="Redis, as redis://user:password@host:port/number.")
+    prefix: str = Field(
+        default="{turnledger}",
+        pattern=r"^[A-Za-z0-9_.:{}-]+$",
+        description="Starts every key of ours; its hash tag keeps all of them in one cluster slot.",
+    )
+    rq_prefix: str = Field(
+        default="rq",
+        validation_alias=AliasChoices("RQ_KEY_PREFIX", "rq_prefix"),
+        description="RQ's own prefix, from RQ's own variable, so that both always read the same one.",
+    )
+    commit_queue: str = Field(
+        default="commits",
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        description="The RQ queue of completed turns; a worker process listens to this queue alone.",
+    )
+    connect_timeout_s: float = Field(default=2.0, gt=0, description="A Redis that does not answer by then is down.")
+    reply_timeout_s: float = Field(
+        default=5.0, gt=0, description="The longest wait for one reply; our slowest script takes milliseconds."
+    )
+    retries: int = Field(
+        default=3, ge=0, description="Repeats of a call whose connection broke; every script of ours allows it."
+    )
+    lease_s: float = Field(
+        default=60.0, gt=0, description="A node silent for this long may lose its turn to another node."
+    )
+    renew_s: float = Field(
+        default=15.0, gt=0, description="How often a lease is renewed: three renewals may fail before it lapses."
+    )
+    unfinished_expiry_s: float = Field(
+        default=86_400.0, gt=0, description="An unfinished turn nobody touched for a day is given up."
+    )
+    spare_copy_s: float = Field(
+        default=3_600.0,
+        gt=0,
+        description="How long an ended turn stays readable, as a spare copy against a Postgres restored to the past.",
+    )
+    save_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1, description="The most that one save may send: Redis serves nobody meanwhile."
+    )
+    job_timeout_s: int = Field(
+        default=180, ge=1, description="RQ ends a commit job after this long; six statement timeouts."
+    )
+    failure_ttl_s: int = Field(
+        default=7 * 86_400, ge=1, description="How long RQ shows a failed commit job; the turn itself stays."
+    )
+    abandon_retries: int = Field(
+        default=10, ge=1, description="How often RQ runs a commit job again whose worker died with it."
+    )

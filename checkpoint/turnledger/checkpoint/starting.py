@@ -1,0 +1,194 @@
+"""The parts of a start: the checked request, the beginning in Postgres, the record's first fields."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnledger.checkpoint.earlier import earlier_block
+from turnledger.checkpoint.keys import encode_ledger
+from turnledger.checkpoint.record import RECORD_FORMAT, Cursor, LedgerView
+from turnledger.checkpoint.records import already_handled, already_running
+from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreSettings
+from turnledger.store.events import failed_event, handled_key, message_event, started_event
+from turnledger.store.identity import check_turn_id, check_work_key, new_entry_id, new_turn_id
+from turnledger.store.json_text import encode_json
+from turnledger.store.ledger import (
+    Beginning,
+    Run,
+    begin_run,
+    create_ledgers,
+    end_run,
+    find_answered,
+    lock_ledger,
+    read_head,
+)
+from turnledger.store.times import time_text
+
+FIRST_EPOCH = 1
+FIRST_REVISION = 1
+
+Fields = dict[str, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """One call of `Turns.start`, checked."""
+
+    turn_id: str
+    ledger: LedgerName
+    work_key: str
+    triggered_by: str
+    messages: tuple[Message, ...]
+
+
+def checked_request(
+    *,
+    agent: str,
+    conversation: str,
+    triggered_by: str,
+    work_key: str,
+    messages: Sequence[Message],
+    turn_id: str | None,
+) -> StartRequest:
+    """The request, or the refusal of the first thing that is wrong with it.
+
+    Raises:
+        InvalidInput: says what, where and what to do; nothing was written.
+    """
+    if not isinstance(triggered_by, str):
+        raise InvalidInput(f"triggered_by must be text, not {type(triggered_by).__name__}", where="triggered_by")
+    for index, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise InvalidInput(f"messages[{index}] must be a Message, not {type(message).__name__}", where="messages")
+    return StartRequest(
+        turn_id=new_turn_id() if turn_id is None else check_turn_id(turn_id),
+        ledger=LedgerName(agent, conversation),
+        work_key=check_work_key(work_key),
+        triggered_by=triggered_by,
+        messages=tuple(messages),
+    )
+
+
+def refuse_known_work(request: StartRequest, view: LedgerView) -> None:
+    """Refuse a work key that Redis knows to be completed or in progress.
+
+    Raises:
+        AlreadyHandled, AlreadyRunning: name the run.
+    """
+    if not request.work_key:
+        return
+    for turn in view.uncommitted:
+        if turn.work_key == request.work_key:
+            raise already_handled(turn.turn_id, entry_id=turn.entry_id)
+    for other in view.open:
+        if other.work_key == request.work_key and other.turn_id != request.turn_id:
+            raise already_running(other.turn_id, state=other.state, owner=other.owner)
+
+
+def refuse_answered(database: Database, request: StartRequest) -> None:
+    """Refuse a work key that Postgres knows to be completed.
+
+    Raises:
+        AlreadyHandled: names the run.
+    """
+    with database.transaction() as connection:
+        head = read_head(connection, request.ledger)
+        wanted = [] if head is None else [(head.ledger_id, request.work_key)]
+        for answered in find_answered(connection, wanted).values():
+            raise already_handled(answered.turn_id, entry_id=answered.entry_id)
+
+
+def begin(database: Database, request: StartRequest, view: LedgerView) -> Beginning:
+    """Record that the run began, and read what it has to know, under the ledger's lock.
+
+    Raises:
+        AlreadyHandled: the work key is completed; nothing was written.
+    """
+    beginning = _try_to_begin(database, request, view)
+    if beginning is None:
+        create_ledgers(database, [request.ledger])
+        beginning = _try_to_begin(database, request, view)
+    assert beginning is not None, "a ledger cannot vanish once it was made"
+    if beginning.answered is not None:
+        raise already_handled(beginning.answered.turn_id, entry_id=beginning.answered.entry_id)
+    return beginning
+
+
+def _try_to_begin(database: Database, request: StartRequest, view: LedgerView) -> Beginning | None:
+    now = time_text(view.now_ms)
+    rows = [message_event(message, now=now) for message in request.messages]
+    rows.append(started_event(request.turn_id, work_key=request.work_key, now=now))
+    with database.transaction() as connection:
+        head = lock_ledger(connection, request.ledger)
+        if head is None:
+            return None
+        return begin_run(
+            connection,
+            head,
+            turn_id=request.turn_id,
+            work_key=request.work_key,
+            started_at=now,
+            rows=rows,
+            watched_keys=[handled_key(message.message_id) for message in request.messages],
+            watched_runs=[turn.turn_id for turn in view.uncommitted],
+            most_entries=database.settings.max_entries,
+        )
+
+
+def withdraw(database: Database, request: StartRequest, view: LedgerView) -> None:
+    """Give a run that another start forestalled its terminal."""
+    now = time_text(view.now_ms)
+    terminal = failed_event(request.turn_id, code="agent_run_failed", failure_id=None, now=now)
+    with database.transaction() as connection:
+        head = lock_ledger(connection, request.ledger)
+        assert head is not None, "this start made the ledger"
+        run = Run(request.turn_id, head.ledger_id, request.work_key, FIRST_EPOCH, 0, None, None)
+        end_run(connection, head, run=run, outcome="abandoned", started_at=now, row=terminal)
+
+
+def recorded_fields(
+    request: StartRequest, view: LedgerView, beginning: Beginning, *, settings: StoreSettings
+) -> Fields:
+    """The first fields of a recorded turn: its block, frozen, and the history it is built on."""
+    head = beginning.head
+    uncommitted = tuple(turn.turn_id for turn in view.uncommitted)
+    cursor = Cursor(head.ledger_id, head.history_version, head.next_seq - 1, request.turn_id, uncommitted)
+    block = earlier_block(
+        beginning,
+        uncommitted=view.uncommitted,
+        most_entries=settings.max_entries,
+        budget_bytes=settings.block_bytes,
+    )
+    handled = _handled(request, view, beginning)
+    return {**_common_fields(request, view), "recorded": "1", "cursor": cursor.encode(), "earlier": block,
+            "handled": encode_json(handled)}  # fmt: skip
+
+
+def unrecorded_fields(request: StartRequest, view: LedgerView) -> Fields:
+    """The first fields of a turn that has no conversation: no history before it, none after it."""
+    cursor = Cursor(None, 0, -1, None)
+    return {**_common_fields(request, view), "recorded": "0", "cursor": cursor.encode(), "earlier": "",
+            "handled": "[]"}  # fmt: skip
+
+
+def _common_fields(request: StartRequest, view: LedgerView) -> Fields:
+    return {
+        "format": RECORD_FORMAT,
+        "state": "running",
+        "epoch": FIRST_EPOCH,
+        "slice": 1,
+        "ledger": encode_ledger(request.ledger),
+        "work_key": request.work_key,
+        "entry_id": new_entry_id(),
+        "started_at": time_text(view.now_ms),
+        "triggered_by": encode_json(request.triggered_by),
+        "message_ids": encode_json([message.message_id for message in request.messages]),
+    }
+
+
+def _handled(request: StartRequest, view: LedgerView, beginning: Beginning) -> list[str]:
+    moving = {message_id for turn in view.uncommitted for message_id in turn.message_ids}
+    return [
+        message.message_id
+        for message in request.messages
+        if message.message_id in moving or handled_key(message.message_id) in beginning.known_keys
+    ]

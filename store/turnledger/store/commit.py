@@ -1,0 +1,248 @@
+"""The commit point: completed turns become history, all or nothing a turn, in one transaction.
+
+The decision is a pure function, `plan_commit`; `commit_turns` reads what it needs under the ledgers' locks
+and writes the plan. Nothing here knows where the turns came from: a worker, or an engine node by itself.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from turnledger.store.crash_points import crash_point
+from turnledger.store.database import copy_rows, statement
+from turnledger.store.events import (
+    AGENT_STEP,
+    EventRow,
+    completed_event,
+    duplicate_event,
+)
+from turnledger.store.identity import LedgerName
+from turnledger.store.ledger import (
+    Head,
+    Run,
+    advance_heads,
+    close_runs,
+    find_answered,
+    find_keys,
+    find_runs,
+    first_of_each_key,
+)
+
+Verdict = Literal["committed", "duplicate", "already", "superseded"]
+_Row = tuple[object, ...]
+
+_EVENT_TARGET = (
+    "ledger_event (ledger_id, seq, history_version, turn_id, type, schema_version, idempotency_key, payload,"
+    " content, search_text, occurred_at)"
+)
+_ENTRY_TARGET = "ledger_entry (ledger_id, ordinal, entry_id, turn_id, work_key, completed_at, entry)"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTurn:
+    """A turn as its engine node completed it: texts ready to be stored.
+
+    `steps` are in wire form, in order; `before` are inbound events that could not be written at the start,
+    `events` what the completion itself adds (the delivered reply, the messages it handled). A row without
+    a time happened when the turn completed.
+    """
+
+    turn_id: str
+    ledger: LedgerName
+    work_key: str
+    epoch: int
+    started_at: str
+    completed_at: str
+    entry_id: str
+    entry: str
+    decision: str | None
+    steps: tuple[str, ...] = ()
+    before: tuple[EventRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """What the commit point made of a turn.
+
+    `committed`: it is history now, at this ordinal. `duplicate`: `first` had completed its work key, only the
+    terminal was written. `already`: it had been decided before (`first` set when as a duplicate), nothing was
+    written. `superseded`: another run of it was taken over or ended it, nothing was written.
+    """
+
+    turn_id: str
+    verdict: Verdict
+    ordinal: int | None = None
+    first: str | None = None
+
+
+@dataclass(slots=True)
+class CommitPlan:
+    """All that one transaction writes, and what it means for each turn."""
+
+    outcomes: list[TurnOutcome] = field(default_factory=list)
+    events: list[_Row] = field(default_factory=list)
+    entries: list[_Row] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    run_times: list[tuple[str, str]] = field(default_factory=list)
+    heads: dict[LedgerName, Head] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What Postgres says under the locks: the runs by turn_id, who answered which work key, which keys are in."""
+
+    runs: Mapping[str, Run]
+    answered: Mapping[tuple[int, str], str]
+    keys: Collection[tuple[int, str]]
+
+
+def commit_turns(
+    connection: Connection,
+    *,
+    heads: Mapping[LedgerName, Head],
+    turns: Sequence[CompletedTurn],
+    most_entries: int,
+) -> list[TurnOutcome]:
+    """Commit the turns in the order given; the caller holds the lock of every ledger in `heads`.
+
+    Exactly-once: a turn that is committed already is told so and written no second time, nor is a second
+    run of one work key. `seq` and `ordinal` stay dense. One outcome a turn, in order.
+    """
+    plan = plan_commit(turns, heads=heads, evidence=_evidence(connection, heads, turns))
+    _write(connection, plan, before=heads, most_entries=most_entries)
+    return plan.outcomes
+
+
+def plan_commit(turns: Sequence[CompletedTurn], *, heads: Mapping[LedgerName, Head], evidence: Evidence) -> CommitPlan:
+    """Decide each turn and number what it writes; pure."""
+    plan = CommitPlan(heads=dict(heads))
+    answered = dict(evidence.answered)
+    runs = dict(evidence.runs)
+    keys: dict[int, set[str]] = {}
+    for ledger_id, key in evidence.keys:
+        keys.setdefault(ledger_id, set()).add(key)
+    for turn in turns:
+        head = plan.heads[turn.ledger]
+        run = runs.get(turn.turn_id) or _new_run(turn, head)
+        outcome = _judge(turn, run, first=answered.get((head.ledger_id, turn.work_key)))
+        if outcome.verdict == "committed":
+            outcome = _plan_committed(plan, turn, run, known=keys.setdefault(head.ledger_id, set()))
+            answered[head.ledger_id, turn.work_key] = turn.turn_id
+        elif outcome.verdict == "duplicate":
+            _plan_duplicate(plan, turn, run, first=str(outcome.first))
+        if outcome.verdict in ("committed", "duplicate"):
+            runs[turn.turn_id] = plan.runs[-1]
+        plan.outcomes.append(outcome)
+    return plan
+
+
+def _new_run(turn: CompletedTurn, head: Head) -> Run:
+    return Run(turn.turn_id, head.ledger_id, turn.work_key, turn.epoch, 0, None, None)
+
+
+def _judge(turn: CompletedTurn, run: Run, *, first: str | None) -> TurnOutcome:
+    if run.outcome == "completed":
+        return TurnOutcome(turn.turn_id, "already")
+    if run.outcome == "duplicate":
+        return TurnOutcome(turn.turn_id, "already", first=run.duplicate_of)
+    if run.outcome in ("failed", "abandoned") or run.epoch > turn.epoch:
+        return TurnOutcome(turn.turn_id, "superseded")
+    if turn.work_key and first is not None:
+        return TurnOutcome(turn.turn_id, "duplicate", first=first)
+    return TurnOutcome(turn.turn_id, "committed")
+
+
+def _plan_committed(plan: CommitPlan, turn: CompletedTurn, run: Run, *, known: set[str]) -> TurnOutcome:
+    head = plan.heads[turn.ledger]
+    ordinal = head.turn_count + 1
+    terminal = completed_event(
+        turn.turn_id, entry_id=turn.entry_id, ordinal=ordinal, decision=turn.decision, now=turn.completed_at
+    )
+    before = first_of_each_key(turn.before, known)
+    known.update(row.key for row in before if row.key)
+    after = first_of_each_key(turn.events, known)
+    known.update(row.key for row in after if row.key)
+    steps = turn.steps[run.steps_written :]
+    rows = [*before, *_step_rows(steps), *after, terminal]
+    plan.entries.append(
+        (head.ledger_id, ordinal, turn.entry_id, turn.turn_id, turn.work_key, turn.completed_at, turn.entry)
+    )
+    _plan_rows(plan, turn, rows, turn_count=ordinal)
+    _plan_run(plan, turn, run._replace(outcome="completed"))
+    return TurnOutcome(turn.turn_id, "committed", ordinal=ordinal)
+
+
+def _plan_duplicate(plan: CommitPlan, turn: CompletedTurn, run: Run, *, first: str) -> None:
+    terminal = duplicate_event(turn.turn_id, duplicate_of=first, now=turn.completed_at)
+    _plan_rows(plan, turn, [terminal], turn_count=plan.heads[turn.ledger].turn_count)
+    _plan_run(plan, turn, run._replace(outcome="duplicate", duplicate_of=first))
+
+
+def _plan_rows(plan: CommitPlan, turn: CompletedTurn, rows: Sequence[EventRow], *, turn_count: int) -> None:
+    head = plan.heads[turn.ledger]
+    ledger_id, version, turn_id = head.ledger_id, head.history_version, turn.turn_id
+    timed = (row if row.occurred_at else row._replace(occurred_at=turn.completed_at) for row in rows)
+    plan.events.extend((ledger_id, seq, version, turn_id, *row) for seq, row in enumerate(timed, head.next_seq))
+    plan.heads[turn.ledger] = replace(head, next_seq=head.next_seq + len(rows), turn_count=turn_count)
+
+
+def _plan_run(plan: CommitPlan, turn: CompletedTurn, run: Run) -> None:
+    plan.runs.append(run)
+    plan.run_times.append((turn.started_at, turn.completed_at))
+
+
+def _step_rows(steps: Sequence[str]) -> list[EventRow]:
+    rows = []
+    for step in steps:
+        payload, _, content = step.split("\n", 2)
+        rows.append(EventRow(AGENT_STEP.name, AGENT_STEP.version, None, payload, content, None, ""))
+    return rows
+
+
+def _evidence(connection: Connection, heads: Mapping[LedgerName, Head], turns: Sequence[CompletedTurn]) -> Evidence:
+    ledger_ids = {name: head.ledger_id for name, head in heads.items()}
+    answered = find_answered(connection, [(ledger_ids[turn.ledger], turn.work_key) for turn in turns])
+    keyed = [
+        (ledger_ids[turn.ledger], row.key)
+        for turn in turns
+        for row in (*turn.before, *turn.events)
+        if row.key is not None
+    ]
+    return Evidence(
+        runs=find_runs(connection, [turn.turn_id for turn in turns]),
+        answered={pair: found.turn_id for pair, found in answered.items()},
+        keys=find_keys(connection, keyed),
+    )
+
+
+def _write(connection: Connection, plan: CommitPlan, *, before: Mapping[LedgerName, Head], most_entries: int) -> None:
+    if not plan.runs:
+        return
+    copy_rows(connection, target=_EVENT_TARGET, rows=plan.events)
+    copy_rows(connection, target=_ENTRY_TARGET, rows=plan.entries)
+    close_runs(
+        connection,
+        plan.runs,
+        started_at=[started for started, _ in plan.run_times],
+        ended_at=[ended for _, ended in plan.run_times],
+    )
+    changed = [head for name, head in plan.heads.items() if head != before[name]]
+    advance_heads(connection, changed)
+    _trim(connection, changed, most_entries=most_entries)
+    crash_point("commit.written")
+
+
+def _trim(connection: Connection, heads: Sequence[Head], *, most_entries: int) -> None:
+    full = [head for head in heads if head.turn_count > most_entries]
+    if not full:
+        return
+    connection.execute(
+        statement("trim_entries"),
+        {
+            "ledger_ids": [head.ledger_id for head in full],
+            "last_dropped": [head.turn_count - most_entries for head in full],
+        },
+    )

@@ -1,0 +1,114 @@
+"""Connections and transactions, with every driver error translated once, here at the edge."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+from sqlalchemy import Connection, Engine, TextClause, create_engine, make_url, text
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from turnledger.store._sqlstate import translate
+from turnledger.store.errors import InvalidInput
+from turnledger.store.settings import StoreSettings, read_settings
+
+
+class Database:
+    """One Postgres, used from any number of threads and, after a fork, from the child as well.
+
+    Nothing connects before the first transaction. Transactions are READ COMMITTED and roll back unless
+    their block ends normally. Lock, statement and idle-in-transaction timeouts are set on every connection.
+    """
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._engine = _make_engine(settings)
+        self._process_id = os.getpid()
+
+    @classmethod
+    def from_settings(cls, **given: Any) -> "Database":
+        """Build from ``TURNLEDGER_*`` variables; what is given wins."""
+        return cls(read_settings(StoreSettings, **given))
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of this process: connections made before a fork are left to the parent."""
+        if self._process_id != os.getpid():
+            self._engine.dispose(close=False)
+            self._engine = _make_engine(self.settings)
+            self._process_id = os.getpid()
+        return self._engine
+
+    @contextmanager
+    def transaction(self, *, lock_timeout_ms: int | None = None) -> Iterator[Connection]:
+        """One transaction; committed when the block ends, rolled back on any exception.
+
+        Raises:
+            StoreUnavailable, StoreBusy: transient; nothing was committed, or it is unknown whether it was.
+            StoreRefused: the data itself was refused.
+            StoreMisconfigured: the database is not what this version needs.
+        """
+        try:
+            with self.engine.begin() as connection:
+                if lock_timeout_ms is not None:
+                    connection.execute(statement("set_lock_timeout"), {"timeout": str(lock_timeout_ms)})
+                yield connection
+        except (SQLAlchemyError, psycopg.Error) as error:
+            raise translate(error) from error
+
+    def close(self) -> None:
+        """Close the pooled connections of this process."""
+        self._engine.dispose(close=self._process_id == os.getpid())
+
+
+def _make_engine(settings: StoreSettings) -> Engine:
+    try:
+        url = make_url(settings.database_url)
+    except ArgumentError:
+        raise InvalidInput(
+            "TURNLEDGER_DATABASE_URL cannot be read; write postgresql://user:password@host:port/database"
+        ) from None
+    if url.get_backend_name() != "postgresql":
+        raise InvalidInput(f"TURNLEDGER_DATABASE_URL names {url.get_backend_name()!r}; only postgresql:// is supported")
+    return create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        isolation_level="READ COMMITTED",
+        pool_size=settings.pool_size,
+        pool_pre_ping=False,
+        connect_args=_connect_arguments(settings, options=url.query.get("options", "")),
+    )
+
+
+def _connect_arguments(settings: StoreSettings, *, options: Any) -> dict[str, object]:
+    parameters = {
+        "search_path": settings.schema_name,
+        "lock_timeout": settings.lock_timeout_ms,
+        "statement_timeout": settings.statement_timeout_ms,
+        "idle_in_transaction_session_timeout": settings.idle_in_transaction_timeout_ms,
+    }
+    ours = " ".join(f"-c {name}={value}" for name, value in parameters.items())
+    return {
+        "options": f"{options} {ours}".strip(),
+        "connect_timeout": settings.connect_timeout_s,
+        "application_name": "turnledger",
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+
+
+@cache
+def statement(name: str) -> TextClause:
+    """The named statement of the `sql` folder, with `:name` parameters."""
+    return text((files("turnledger.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def copy_rows(connection: Connection, *, target: str, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows with COPY; `target` is the table with its columns, as one of our own constants."""
+    cursor = connection.connection.cursor()
+    with cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)

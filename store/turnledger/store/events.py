@@ -1,0 +1,306 @@
+"""The rows of a ledger's log: one strict payload a type, a registry of types, a tolerant read."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from turnledger.store.errors import CorruptData, InvalidInput
+from turnledger.store.json_text import Text, decode_json, decode_jsonb, encode_json, encode_jsonb, escape
+from turnledger.store.times import time_text
+
+SEARCH_CHARACTERS = 200_000  # of a message; a tsvector holds at most 1 MiB, this stays below it for any text
+MESSAGE_ID_CHARACTERS = 512  # with its prefix well inside the 2,704 bytes that a Postgres index key may have
+FAILURE_CODES = frozenset(
+    {
+        "agent_run_failed",
+        "delivery_failed",
+        "model_execution_failed",
+        "persistence_failed",
+        "slice_limit",
+        "session_lost",
+    }
+)
+_UNSEARCHABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class Payload(BaseModel):
+    """What SQL may look into; unknown members and wrong types are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class MessagePayload(Payload):
+    """One chat record as its source holds it; the text is the event's content."""
+
+    message_id: Text
+    role: Text
+    sender: Text | None = None
+
+
+class MessageHandledPayload(Payload):
+    """The turn that answered a message."""
+
+    message_id: Text
+
+
+class TurnStartedPayload(Payload):
+    """A run began on this work key."""
+
+    work_key: Text
+
+
+class AgentStepPayload(Payload):
+    """What we need to know of a step; the vendor's own is the event's content."""
+
+    role: Text
+    calls: list[dict[str, Any]] | None = None
+    answers: list[dict[str, Any]] | None = None
+    backend: Text | None = None
+    model: Text | None = None
+    tools_digest: Text | None = None
+    usage: dict[str, int] | None = None
+
+
+class TurnCompletedPayload(Payload):
+    """The terminal of a recorded turn: its entry's id and ordinal."""
+
+    entry_id: Text
+    ordinal: int
+    decision: Text | None = None
+
+
+class TurnFailedPayload(Payload):
+    """The terminal of a run without an entry: an allow-listed code and an opaque id, never provider text."""
+
+    code: Text
+    failure_id: Text | None = None
+
+
+class TurnDuplicatePayload(Payload):
+    """The terminal of a run whose work key another run had completed first."""
+
+    duplicate_of: Text
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One kind of event: its current schema version and what its payload must look like."""
+
+    name: str
+    payload: type[Payload]
+    version: int = 1
+
+
+_TYPES: dict[str, EventType] = {}
+
+
+def register(event_type: EventType) -> EventType:
+    """Make a type known to writers and readers; callers need no change."""
+    _TYPES[event_type.name] = event_type
+    return event_type
+
+
+MESSAGE = register(EventType("message", MessagePayload))
+MESSAGE_HANDLED = register(EventType("message_handled", MessageHandledPayload))
+TURN_STARTED = register(EventType("turn_started", TurnStartedPayload))
+AGENT_STEP = register(EventType("agent_step", AgentStepPayload))
+TURN_COMPLETED = register(EventType("turn_completed", TurnCompletedPayload))
+TURN_FAILED = register(EventType("turn_failed", TurnFailedPayload))
+TURN_DUPLICATE = register(EventType("turn_duplicate", TurnDuplicatePayload))
+
+
+class EventRow(NamedTuple):
+    """An event ready to be written: JSON texts, no number yet. Its own JSON is a list of these seven."""
+
+    type: str
+    schema_version: int
+    key: str | None
+    payload: str
+    content: str | None
+    search_text: str | None
+    occurred_at: str
+
+
+class Event(NamedTuple):
+    """An event as it was read. `payload` is the type's model, or a plain value where `type` is `unknown`."""
+
+    seq: int
+    history_version: int
+    type: str
+    stored_type: str
+    schema_version: int
+    turn_id: str | None
+    key: str | None
+    payload: Any
+    content: str | None
+    occurred_at: datetime
+    recorded_at: datetime
+
+    @property
+    def text(self) -> str | None:
+        """The text of a message, exactly as it was given."""
+        return None if self.content is None else str(decode_json(self.content))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One exact chat record. `message_id` is the vendor's and names the record for ever in its ledger."""
+
+    message_id: str
+    text: str
+    sender: str | None = None
+    role: str = "user"
+    sent_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.message_id) <= MESSAGE_ID_CHARACTERS:
+            raise InvalidInput(
+                f"a message id of {len(self.message_id)} characters: use the vendor's own, 1 to {MESSAGE_ID_CHARACTERS}"
+            )
+        if not self.role:
+            raise InvalidInput(f"message {self.message_id!r} has an empty role: say user, assistant or system")
+        if self.sent_at is not None and self.sent_at.tzinfo is None:
+            raise InvalidInput(f"message {self.message_id!r}: sent_at has no time zone; give an aware datetime")
+
+
+def message_event(message: Message, *, now: str) -> EventRow:
+    """A message keyed by its id: recorded once, the first text stays."""
+    payload = MessagePayload(message_id=message.message_id, role=message.role, sender=message.sender)
+    return _row(
+        MESSAGE,
+        payload,
+        key=message_key(message.message_id),
+        content=encode_json(message.text, where=f"message {message.message_id!r}"),
+        search_text=search_text(message.text),
+        occurred_at=now if message.sent_at is None else time_text(message.sent_at),
+    )
+
+
+def handled_event(message_id: str, *, now: str) -> EventRow:
+    """A turn has answered this message."""
+    return _row(
+        MESSAGE_HANDLED,
+        MessageHandledPayload(message_id=message_id),
+        key=handled_key(message_id),
+        occurred_at=now,
+    )
+
+
+def started_event(turn_id: str, *, work_key: str, now: str) -> EventRow:
+    """A run began; once a turn."""
+    return _row(TURN_STARTED, TurnStartedPayload(work_key=work_key), key=f"started:{turn_id}", occurred_at=now)
+
+
+def completed_event(turn_id: str, *, entry_id: str, ordinal: int, decision: str | None, now: str) -> EventRow:
+    """The terminal of a recorded turn."""
+    payload = TurnCompletedPayload(entry_id=entry_id, ordinal=ordinal, decision=decision)
+    return _row(TURN_COMPLETED, payload, key=terminal_key(turn_id), occurred_at=now)
+
+
+def failed_event(turn_id: str, *, code: str, failure_id: str | None, now: str) -> EventRow:
+    """The terminal of a run without an entry.
+
+    Raises:
+        InvalidInput: the code is not one of `FAILURE_CODES`.
+    """
+    if code not in FAILURE_CODES:
+        raise InvalidInput(f"failure code {code!r} is not known; use one of {', '.join(sorted(FAILURE_CODES))}")
+    payload = TurnFailedPayload(code=code, failure_id=failure_id)
+    return _row(TURN_FAILED, payload, key=terminal_key(turn_id), occurred_at=now)
+
+
+def duplicate_event(turn_id: str, *, duplicate_of: str, now: str) -> EventRow:
+    """The terminal of a run that another run of its work key had forestalled."""
+    payload = TurnDuplicatePayload(duplicate_of=duplicate_of)
+    return _row(TURN_DUPLICATE, payload, key=terminal_key(turn_id), occurred_at=now)
+
+
+def message_key(message_id: str) -> str:
+    """The idempotency key of a message."""
+    return escape(f"message:{message_id}")
+
+
+def handled_key(message_id: str) -> str:
+    """The idempotency key of a message's handling."""
+    return escape(f"handled:{message_id}")
+
+
+def terminal_key(turn_id: str) -> str:
+    """The idempotency key of a run's one terminal event."""
+    return f"ended:{turn_id}"
+
+
+def search_text(text: str) -> str:
+    """What full-text search sees of a message: its first 200,000 characters, without what Postgres refuses."""
+    return _UNSEARCHABLE.sub(" ", text[:SEARCH_CHARACTERS])
+
+
+def encode_rows(rows: Sequence[EventRow]) -> str:
+    """Rows as one JSON text, as a turn's record carries them."""
+    return encode_json(rows)
+
+
+def decode_rows(text: str | None) -> tuple[EventRow, ...]:
+    """The rows of `encode_rows`; none for None or an empty text."""
+    return tuple(EventRow(*row) for row in decode_json(text)) if text else ()
+
+
+def read_event(row: Mapping[str, Any]) -> Event:
+    """Decode one stored row; a type or version we do not know reads as `unknown`, its payload intact.
+
+    Raises:
+        CorruptData: a row of a known type and version does not have its shape.
+    """
+    known = _TYPES.get(row["type"])
+    supported = known is not None and row["schema_version"] == known.version
+    payload = decode_jsonb(row["payload"])
+    if known is not None and supported:
+        payload = _validated(known, payload, seq=row["seq"])
+    return Event(
+        seq=row["seq"],
+        history_version=row["history_version"],
+        type=row["type"] if supported else "unknown",
+        stored_type=row["type"],
+        schema_version=row["schema_version"],
+        turn_id=row["turn_id"],
+        key=row["idempotency_key"],
+        payload=payload,
+        content=row["content"],
+        occurred_at=row["occurred_at"],
+        recorded_at=row["recorded_at"],
+    )
+
+
+def _validated(event_type: EventType, payload: Any, *, seq: int) -> Payload:
+    try:
+        return event_type.payload.model_validate(payload)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise CorruptData(
+            f"event {seq} of type {event_type.name} is malformed at {problem['loc']}: {problem['msg']}"
+        ) from None
+
+
+def _row(
+    event_type: EventType,
+    payload: Payload,
+    *,
+    key: str,
+    occurred_at: str,
+    content: str | None = None,
+    search_text: str | None = None,
+) -> EventRow:
+    members = {name: value for name, value in payload if value is not None}
+    return EventRow(
+        type=event_type.name,
+        schema_version=event_type.version,
+        key=key,
+        payload=encode_jsonb(members, where=event_type.name),
+        content=content,
+        search_text=search_text,
+        occurred_at=occurred_at,
+    )

@@ -1,0 +1,328 @@
+"""One ledger's row and log: its head, the append, its entries, and the beginning and end of a run."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+import structlog
+from sqlalchemy import Connection
+
+from turnledger.store.database import Database, statement
+from turnledger.store.errors import InvalidInput
+from turnledger.store.events import EventRow
+from turnledger.store.identity import LedgerName
+from turnledger.store.json_text import decode_json
+
+log = structlog.get_logger(__name__)
+EndedAs = Literal["completed", "failed", "abandoned", "duplicate", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a ledger stands: `next_seq` is the number its next event takes, `turn_count` its newest ordinal."""
+
+    ledger_id: int
+    history_version: int
+    next_seq: int
+    turn_count: int
+
+
+class Run(NamedTuple):
+    """What Postgres knows of one run of a turn; `outcome` is None while it is open."""
+
+    turn_id: str
+    ledger_id: int
+    work_key: str
+    epoch: int
+    steps_written: int
+    outcome: EndedAs | None
+    duplicate_of: str | None
+
+
+class Answered(NamedTuple):
+    """The run that completed a work key; `entry_id` is None once its entry was trimmed or swept."""
+
+    turn_id: str
+    entry_id: str | None
+
+
+class StoredEntry(NamedTuple):
+    """An entry as it is stored: its ordinal, its time and its JSON text."""
+
+    ordinal: int
+    completed_at: datetime
+    text: str
+
+
+class _Content(NamedTuple):
+    """What must be equal for two events of one key to be the same event."""
+
+    type: str
+    payload: Any
+    content: str | None
+
+
+class AppendResult(NamedTuple):
+    """`head` after the append; `conflicts` are keys that were there with other content, which stayed."""
+
+    head: Head
+    conflicts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a run found when it began. `answered` is set when its work key is: then nothing was written.
+
+    `runs` holds those of the runs it asked about that Postgres knows.
+    """
+
+    head: Head
+    entries: tuple[StoredEntry, ...]
+    known_keys: frozenset[str]
+    answered: Answered | None
+    runs: Mapping[str, Run]
+
+
+def create_ledgers(database: Database, names: Iterable[LedgerName]) -> None:
+    """Make the ledgers that are missing, in a short transaction of its own."""
+    ordered = sorted(set(names))
+    with database.transaction() as connection:
+        connection.execute(
+            statement("create_ledgers"),
+            {
+                "agents": [name.agent for name in ordered],
+                "conversations": [name.conversation for name in ordered],
+            },
+        )
+
+
+def lock_ledger(connection: Connection, name: LedgerName) -> Head | None:
+    """Hold the ledger's row until the transaction ends, waiting up to `lock_timeout`; None: there is none.
+
+    Raises:
+        StoreBusy: another transaction kept the row for longer (raised by the transaction).
+    """
+    parameters = {"agent": name.agent, "conversation": name.conversation}
+    row = connection.execute(statement("lock_ledger"), parameters).one_or_none()
+    return None if row is None else Head(*row)
+
+
+def lock_free_ledgers(connection: Connection, names: Sequence[LedgerName]) -> dict[LedgerName, Head]:
+    """Hold those of the ledgers that exist and that nobody else holds; never waits."""
+    rows = connection.execute(
+        statement("lock_free_ledgers"),
+        {"agents": [name.agent for name in names], "conversations": [name.conversation for name in names]},
+    )
+    return {LedgerName(row[0], row[1]): Head(*row[2:]) for row in rows}
+
+
+def read_head(connection: Connection, name: LedgerName) -> Head | None:
+    """Where the ledger stands, without a lock; None: there is none."""
+    parameters = {"agent": name.agent, "conversation": name.conversation}
+    row = connection.execute(statement("read_head"), parameters).one_or_none()
+    return None if row is None else Head(*row[:4])
+
+
+def append(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str | None) -> AppendResult:
+    """Number and write events under the ledger's lock; a key that is there already lands no second time.
+
+    Numbers are dense: they are given after the known keys were dropped, also inside `rows`. An append that
+    brings nothing new changes nothing, activity time included.
+    """
+    known = _keyed_events(connection, head, rows)
+    conflicts = _conflicts(rows, known)
+    if conflicts:
+        log.warning("event_key_conflict", ledger_id=head.ledger_id, turn_id=turn_id, keys=conflicts)
+    fresh = first_of_each_key(rows, known)
+    return AppendResult(_append_fresh(connection, head, fresh, turn_id=turn_id), conflicts)
+
+
+def _append_fresh(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str | None) -> Head:
+    if not rows:
+        return head
+    insert_events(connection, head, rows, turn_id=turn_id)
+    advanced = replace(head, next_seq=head.next_seq + len(rows))
+    advance_heads(connection, [advanced])
+    return advanced
+
+
+def insert_events(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str | None) -> None:
+    """Write rows at the head, numbered from `head.next_seq`; the caller holds the lock and advances the head."""
+    connection.execute(
+        statement("insert_events"),
+        {
+            "ledger_id": head.ledger_id,
+            "history_version": head.history_version,
+            "seqs": list(range(head.next_seq, head.next_seq + len(rows))),
+            "types": [row.type for row in rows],
+            "schema_versions": [row.schema_version for row in rows],
+            "turn_ids": [turn_id] * len(rows),
+            "keys": [row.key for row in rows],
+            "payloads": [row.payload for row in rows],
+            "contents": [row.content for row in rows],
+            "search_texts": [row.search_text for row in rows],
+            "occurred_at": [row.occurred_at for row in rows],
+        },
+    )
+
+
+def advance_heads(connection: Connection, heads: Sequence[Head]) -> None:
+    """Store where these ledgers now stand; activity time never moves back."""
+    connection.execute(
+        statement("advance_heads"),
+        {
+            "ledger_ids": [head.ledger_id for head in heads],
+            "next_seqs": [head.next_seq for head in heads],
+            "turn_counts": [head.turn_count for head in heads],
+        },
+    )
+
+
+def begin_run(
+    connection: Connection,
+    head: Head,
+    *,
+    turn_id: str,
+    work_key: str,
+    started_at: str,
+    rows: Sequence[EventRow],
+    watched_keys: Sequence[str],
+    watched_runs: Sequence[str],
+    most_entries: int,
+) -> Beginning:
+    """Look around under the ledger's lock and, unless the work key is answered, record that a run began.
+
+    `rows` are the inbound messages and `turn_started`; `watched_keys` and `watched_runs` are further keys and
+    runs to look for.
+
+    Raises:
+        InvalidInput: the turn_id is another ledger's.
+    """
+    runs = find_runs(connection, [turn_id, *watched_runs])
+    run = runs.get(turn_id)
+    if run is not None and run.ledger_id != head.ledger_id:
+        raise InvalidInput(f"turn_id {turn_id!r} belongs to another ledger; every run needs an id of its own")
+    answered = find_answered(connection, [(head.ledger_id, work_key)]).get((head.ledger_id, work_key))
+    entries = recent_entries(connection, head.ledger_id, most=most_entries)
+    known = find_keys(connection, [(head.ledger_id, key) for key in _keys(rows, watched_keys)])
+    known_keys = frozenset(key for _, key in known)
+    if answered is None:
+        run = Run(turn_id, head.ledger_id, work_key, 1, 0, None, None)
+        _insert_run(connection, run, started_at=started_at)
+        head = _append_fresh(connection, head, first_of_each_key(rows, known_keys), turn_id=turn_id)
+    return Beginning(head, entries, known_keys, answered, runs)
+
+
+def _insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
+    connection.execute(
+        statement("insert_run"),
+        {"turn_id": run.turn_id, "ledger_id": run.ledger_id, "work_key": run.work_key, "started_at": started_at},
+    )
+
+
+def end_run(connection: Connection, head: Head, *, run: Run, outcome: EndedAs, started_at: str, row: EventRow) -> Run:
+    """Write a run's one terminal under the lock; a run that has ended stays as it ended. Returns what stands."""
+    stored = find_runs(connection, [run.turn_id]).get(run.turn_id, run)
+    if stored.outcome not in (None, "lost"):
+        return stored
+    ended = stored._replace(outcome=outcome, ledger_id=head.ledger_id)
+    close_runs(connection, [ended], started_at=[started_at], ended_at=[row.occurred_at])
+    append(connection, head, [row], turn_id=run.turn_id)
+    return ended
+
+
+def close_runs(
+    connection: Connection, runs: Sequence[Run], *, started_at: Sequence[str], ended_at: Sequence[str]
+) -> None:
+    """Give runs their outcome; runs that are not there yet are made."""
+    connection.execute(
+        statement("close_runs"),
+        {
+            "turn_ids": [run.turn_id for run in runs],
+            "ledger_ids": [run.ledger_id for run in runs],
+            "work_keys": [run.work_key for run in runs],
+            "epochs": [run.epoch for run in runs],
+            "started_at": list(started_at),
+            "ended_at": list(ended_at),
+            "outcomes": [run.outcome for run in runs],
+            "duplicates_of": [run.duplicate_of for run in runs],
+        },
+    )
+
+
+def raise_epoch(connection: Connection, turn_id: str) -> tuple[int, EndedAs | None, str | None] | None:
+    """Fence off whoever held the run before; returns epoch, outcome and what it duplicates, None: no such run."""
+    row = connection.execute(statement("raise_epoch"), {"turn_id": turn_id}).one_or_none()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def find_runs(connection: Connection, turn_ids: Sequence[str]) -> dict[str, Run]:
+    """The runs of these ids that Postgres knows."""
+    rows = connection.execute(statement("find_runs"), {"turn_ids": list(turn_ids)})
+    return {row[0]: Run(*row) for row in rows}
+
+
+def find_answered(connection: Connection, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Answered]:
+    """By (ledger_id, work_key): who completed it. An empty work key is never answered."""
+    named = [pair for pair in wanted if pair[1]]
+    if not named:
+        return {}
+    rows = connection.execute(
+        statement("find_answered"),
+        {"ledger_ids": [pair[0] for pair in named], "work_keys": [pair[1] for pair in named]},
+    )
+    return {(row[0], row[1]): Answered(row[2], None if row[3] is None else str(row[3])) for row in rows}
+
+
+def find_keys(connection: Connection, wanted: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Which of these (ledger_id, idempotency key) pairs are in the log."""
+    if not wanted:
+        return set()
+    rows = connection.execute(
+        statement("find_keys"),
+        {"ledger_ids": [pair[0] for pair in wanted], "keys": [pair[1] for pair in wanted]},
+    )
+    return {(row[0], row[1]) for row in rows}
+
+
+def recent_entries(connection: Connection, ledger_id: int, *, most: int) -> tuple[StoredEntry, ...]:
+    """The newest entries of a ledger, at most `most`, in order of ordinal."""
+    rows = connection.execute(statement("recent_entries"), {"ledger_id": ledger_id, "most": most}).all()
+    return tuple(StoredEntry(*row) for row in reversed(rows))
+
+
+def first_of_each_key(rows: Sequence[EventRow], known_keys: Collection[str]) -> list[EventRow]:
+    """The rows that are new: keyless ones, and the first of each key that is not known."""
+    seen = set(known_keys)
+    fresh = []
+    for row in rows:
+        if row.key is None or row.key not in seen:
+            fresh.append(row)
+        if row.key is not None:
+            seen.add(row.key)
+    return fresh
+
+
+def _keys(rows: Sequence[EventRow], watched: Sequence[str]) -> list[str]:
+    return [row.key for row in rows if row.key is not None] + list(watched)
+
+
+def _keyed_events(connection: Connection, head: Head, rows: Sequence[EventRow]) -> dict[str, _Content]:
+    keys = _keys(rows, ())
+    if not keys:
+        return {}
+    found = connection.execute(statement("find_keyed_events"), {"ledger_id": head.ledger_id, "keys": keys})
+    return {row.idempotency_key: _Content(row.type, row.payload, row.content) for row in found}
+
+
+def _conflicts(rows: Sequence[EventRow], known: Mapping[str, _Content]) -> tuple[str, ...]:
+    first = dict(known)
+    conflicts = []
+    for row in rows:
+        if row.key is None:
+            continue
+        content = _Content(row.type, decode_json(row.payload), row.content)
+        if first.setdefault(row.key, content) != content:
+            conflicts.append(row.key)
+    return tuple(conflicts)

@@ -1,0 +1,84 @@
+-- The whole ledger. Every writer of a ledger's events and entries holds that ledger's row lock
+-- (FOR NO KEY UPDATE), so those two tables carry no foreign key: the lock already proves the parent,
+-- and a key check per row would cost a fifth of the commit.
+
+CREATE TABLE ledger (
+    ledger_id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    agent            text NOT NULL,
+    conversation_key text NOT NULL,
+    parent_id        bigint REFERENCES ledger,
+    visibility       text NOT NULL DEFAULT 'private' CHECK (visibility IN ('private', 'public')),
+    history_version  integer NOT NULL DEFAULT 0 CHECK (history_version >= 0),
+    next_seq         bigint NOT NULL DEFAULT 0 CHECK (next_seq >= 0),
+    turn_count       bigint NOT NULL DEFAULT 0 CHECK (turn_count >= 0),
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    active_at        timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT ledger_name UNIQUE (agent, conversation_key)
+);
+
+-- One small row a run, never trimmed. It alone says that a turn is committed, which work keys are
+-- answered, and which take-over (epoch) of a run may still write. `steps_written` counts the run's own
+-- steps that a replacement of history has already put into the log. The outcome 'lost' is provisional:
+-- a completion that arrives later overrules it.
+CREATE TABLE ledger_turn (
+    turn_id       text PRIMARY KEY,
+    ledger_id     bigint NOT NULL REFERENCES ledger,
+    work_key      text NOT NULL,
+    epoch         integer NOT NULL DEFAULT 1,
+    steps_written integer NOT NULL DEFAULT 0,
+    started_at    timestamptz NOT NULL,
+    ended_at      timestamptz,
+    outcome       text CHECK (outcome IN ('completed', 'failed', 'abandoned', 'duplicate', 'lost')),
+    duplicate_of  text,
+    CONSTRAINT ledger_turn_ended CHECK ((outcome IS NULL) = (ended_at IS NULL)),
+    CONSTRAINT ledger_turn_duplicate CHECK ((outcome = 'duplicate') IS TRUE = (duplicate_of IS NOT NULL))
+);
+CREATE UNIQUE INDEX ledger_turn_work ON ledger_turn (ledger_id, work_key)
+    WHERE outcome = 'completed' AND work_key <> '';
+CREATE INDEX ledger_turn_open ON ledger_turn (started_at) WHERE ended_at IS NULL;
+
+CREATE TABLE ledger_event (
+    ledger_id       bigint NOT NULL,
+    seq             bigint NOT NULL,
+    history_version integer NOT NULL,
+    type            text NOT NULL,
+    schema_version  integer NOT NULL,
+    turn_id         text,
+    idempotency_key text,
+    payload         jsonb NOT NULL,
+    content         json,
+    search_text     text,
+    occurred_at     timestamptz NOT NULL,
+    recorded_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (ledger_id, seq)
+);
+CREATE UNIQUE INDEX ledger_event_key ON ledger_event (ledger_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE INDEX ledger_event_version ON ledger_event (ledger_id, history_version, seq);
+CREATE INDEX ledger_event_type ON ledger_event (ledger_id, type, seq);
+CREATE INDEX ledger_event_search ON ledger_event USING gin (to_tsvector('simple', search_text))
+    WHERE type = 'message';
+
+CREATE TABLE ledger_entry (
+    ledger_id    bigint NOT NULL,
+    ordinal      bigint NOT NULL CHECK (ordinal >= 1),
+    entry_id     uuid NOT NULL CONSTRAINT ledger_entry_id UNIQUE,
+    turn_id      text NOT NULL CONSTRAINT ledger_entry_turn UNIQUE,
+    work_key     text NOT NULL,
+    completed_at timestamptz NOT NULL,
+    entry        json NOT NULL,
+    PRIMARY KEY (ledger_id, ordinal)
+);
+CREATE INDEX ledger_entry_completed ON ledger_entry (completed_at);
+
+-- Events are append-only. A maintenance function names itself for its transaction; nothing else may
+-- change or remove an event.
+CREATE FUNCTION refuse_event_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF coalesce(current_setting('turnledger.maintenance', true), '') NOT IN ('redaction', 'renumbering', 'retention') THEN
+        RAISE EXCEPTION 'ledger_event is append-only: % refused', TG_OP USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER ledger_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_event
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();

@@ -1,0 +1,72 @@
+"""What the ledger's Postgres side can be told, one named value each."""
+
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from turnledger.store.errors import InvalidInput
+
+ENVIRONMENT_PREFIX = "TURNLEDGER_"
+
+
+class StoreSettings(BaseSettings):
+    """Settings of the Postgres side, read from ``TURNLEDGER_*`` variables when not given."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore")
+
+    database_url: str = Field(description="Postgres, as postgresql://user:password@host:port/database.")
+    schema_name: str = Field(
+        default="turnledger",
+        pattern=r"^[a-z_][a-z0-9_]{0,62}$",
+        description="All tables live in this one Postgres schema, so that a shared database stays tidy.",
+    )
+    connect_timeout_s: int = Field(
+        default=5, ge=1, description="A server that does not answer by then is treated as down."
+    )
+    lock_timeout_ms: int = Field(
+        default=1_000,
+        ge=1,
+        description="The longest `start` waits for its ledger: a person is waiting for that turn.",
+    )
+    commit_lock_timeout_ms: int = Field(
+        default=5_000,
+        ge=1,
+        description="The longest a worker waits for the one ledger its job is about, before it goes on to others.",
+    )
+    statement_timeout_ms: int = Field(
+        default=30_000,
+        ge=1,
+        description="Far above any statement of ours, far below a job's timeout: a stuck server is noticed here.",
+    )
+    idle_in_transaction_timeout_ms: int = Field(
+        default=60_000,
+        ge=1,
+        description="A process frozen inside a transaction gives its ledgers back after this long.",
+    )
+    pool_size: int = Field(
+        default=5, ge=1, description="Connections a process keeps; a worker uses one, an engine node a few."
+    )
+    max_entries: int = Field(
+        default=20, ge=1, description="Entries kept a ledger: about what fits a prompt block of 24,000 bytes."
+    )
+    block_bytes: int = Field(
+        default=24_000, ge=1_000, description="The budget of one prompt block, about 6,000 tokens."
+    )
+
+
+Settings = TypeVar("Settings", bound=BaseSettings)
+
+
+def read_settings(kind: type[Settings], **given: Any) -> Settings:
+    """Build settings of one kind from the environment; what is given wins.
+
+    Raises:
+        InvalidInput: a value is missing or wrong; names its variable and what is wrong with it.
+    """
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ENVIRONMENT_PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        raise InvalidInput(f"the setting {name} is wrong: {first['msg']}; set it and try again") from None

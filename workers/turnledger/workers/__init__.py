@@ -1,0 +1,1 @@
+"""What runs beside the engines: workers that commit turns, the clock, the command line."""

@@ -1,0 +1,107 @@
+"""The clock: one replica at a time commits what the queue has left lying, so recovery never hangs on RQ."""
+
+import threading
+
+import structlog
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from turnledger.checkpoint import CheckpointUnavailable
+from turnledger.checkpoint.keys import decode_ledger
+from turnledger.checkpoint.records import Records
+from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
+from turnledger.workers.committer import Committer
+from turnledger.workers.settings import WorkerSettings
+
+log = structlog.get_logger(__name__)
+
+CLOCK_LOCK = 7_355_608_002  # any number no other program uses; it names the lock, it means nothing
+PRUNED_AT_ONCE = 1_000
+_TROUBLE = (StoreUnavailable, StoreBusy, CheckpointUnavailable, StoreRefused, CorruptData)
+
+
+class Clock:
+    """Holds an advisory lock of Postgres while it is the one that ticks; another replica waits for it."""
+
+    def __init__(self, *, records: Records, database: Database, committer: Committer, settings: WorkerSettings) -> None:
+        self._records = records
+        self._database = database
+        self._committer = committer
+        self._settings = settings
+        self._stopped = threading.Event()
+        self._connection: Connection | None = None
+
+    def stop(self, *_: object) -> None:
+        """End after the tick in hand; may be used as a signal handler."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Tick while the lock is held, ask for it otherwise, until `stop`."""
+        while not self._stopped.is_set():
+            if self.holds_lock():
+                self.tick()
+                self._stopped.wait(self._settings.sweep_s)
+            else:
+                self._stopped.wait(self._settings.clock_retry_s)
+        self._release()
+
+    def holds_lock(self) -> bool:
+        """Whether this replica is the one that ticks; takes the lock when it is free."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            taken = self._connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": CLOCK_LOCK})
+        except SQLAlchemyError as error:
+            log.warning("clock_without_postgres", reason=str(error))
+            self._release()
+            return False
+        if not taken:
+            self._release()
+        return bool(taken)
+
+    def tick(self) -> int:
+        """Commit the ledgers whose turns have been pending too long; returns how many turns were decided."""
+        try:
+            decided = self.sweep()
+            self._records.prune(most=PRUNED_AT_ONCE)
+        except CheckpointUnavailable as error:
+            log.warning("sweep_failed", reason=str(error))
+            return 0
+        if decided:
+            log.info("overdue_turns_committed", turns=decided)
+        return decided
+
+    def sweep(self) -> int:
+        """One pass over the overdue turns, oldest first; a ledger in trouble holds up no other."""
+        overdue = self._records.overdue(older_than_s=self._settings.overdue_s, most=self._settings.sweep_turns)
+        turns_of: dict[str, list[str]] = {}
+        for turn_id, ledger in overdue:
+            turns_of.setdefault(ledger, []).append(turn_id)
+        return sum(self._commit(decode_ledger(ledger), turns) for ledger, turns in turns_of.items())
+
+    def _commit(self, ledger: LedgerName, turn_ids: list[str]) -> int:
+        decided = 0
+        try:
+            while step := self._committer.commit_ledger(ledger):
+                decided += step
+        except _TROUBLE as error:
+            log.warning(
+                "overdue_ledger_in_trouble", agent=ledger.agent, conversation=ledger.conversation, reason=str(error)
+            )
+        if decided < len(turn_ids):
+            self._make_jobs(ledger, turn_ids)
+        return decided
+
+    def _make_jobs(self, ledger: LedgerName, turn_ids: list[str]) -> None:
+        """Whatever could not be committed here needs a job: workers take a bad turn apart, the clock does not."""
+        for turn_id in turn_ids:
+            self._records.restore(turn_id, ledger=ledger, job="make")
+
+    def _connect(self) -> Connection:
+        return self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def _release(self) -> None:
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,59 @@
+"""Completed turns as Redis holds them -> completed turns as the commit point takes them."""
+
+from collections.abc import Mapping, Sequence
+
+from turnledger.checkpoint.keys import decode_ledger
+from turnledger.checkpoint.records import Records
+from turnledger.store import CorruptData
+from turnledger.store.commit import CompletedTurn
+from turnledger.store.entry import decode_entry, encode_entry
+from turnledger.store.events import decode_rows
+from turnledger.store.fitting import with_names
+from turnledger.store.times import time_text
+
+Found = tuple[Mapping[str, str | None], Sequence[str]]
+
+
+def load_turns(records: Records, turn_ids: Sequence[str]) -> list[CompletedTurn]:
+    """The turns that are still completed, in the order given; those that ended meanwhile are left out.
+
+    Raises:
+        CorruptData: a record cannot be read; names its turn.
+    """
+    found = records.completed(turn_ids)
+    return [
+        completed_turn(turn_id, fields=fields, steps=steps)
+        for turn_id, (fields, steps) in zip(turn_ids, found, strict=True)
+        if fields["state"] == "completed"
+    ]
+
+
+def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Sequence[str]) -> CompletedTurn:
+    """One turn; over-long arguments and errors of its entry become names.
+
+    Raises:
+        CorruptData: the record cannot be read; names the turn.
+    """
+    try:
+        return CompletedTurn(
+            turn_id=turn_id,
+            ledger=decode_ledger(str(fields["ledger"])),
+            work_key=fields["work_key"] or "",
+            epoch=int(fields["epoch"] or 0),
+            started_at=str(fields["started_at"]),
+            completed_at=time_text(int(fields["completed_at"] or 0)),
+            entry_id=str(fields["entry_id"]),
+            entry=_fitted(str(fields["entry"]), fitting=fields["fitting"]),
+            decision=fields["decision"] or None,
+            steps=tuple(steps[: int(fields["kept_steps"] or 0)]),
+            before=decode_rows(fields["before"]),
+            events=decode_rows(fields["events"]),
+        )
+    except (ValueError, TypeError, CorruptData) as error:
+        raise CorruptData(f"the record of turn {turn_id} cannot be read: {error}", where=turn_id) from None
+
+
+def _fitted(entry: str, *, fitting: str | None) -> str:
+    if fitting != "names":
+        return entry
+    return encode_entry(with_names(decode_entry(entry, ordinal=None)))

@@ -1,0 +1,41 @@
+"""What workers and the clock can be told, one named value each."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from turnledger.store import ENVIRONMENT_PREFIX
+
+
+class WorkerSettings(BaseSettings):
+    """Settings of workers and clock, read from ``TURNLEDGER_*`` variables when not given."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore")
+
+    group_turns: int = Field(
+        default=200, ge=1, description="Turns in one transaction: beyond it a longer group gains nothing."
+    )
+    group_bytes: int = Field(
+        default=32 * 1024 * 1024, ge=1, description="Bytes in one transaction, so that a worker's memory is bounded."
+    )
+    transient_wait_s: float = Field(
+        default=15.0,
+        gt=0,
+        description="How long a job waits out trouble before it goes back to the queue: half the grace.",
+    )
+    first_pause_s: float = Field(default=0.1, gt=0, description="The first pause after trouble; it doubles from there.")
+    longest_pause_s: float = Field(default=2.0, gt=0, description="No pause is longer: trouble often ends quickly.")
+    worker_ttl_s: int = Field(default=60, ge=1, description="A worker silent for this long counts as dead.")
+    heartbeat_s: float = Field(default=15.0, gt=0, description="How often a working worker says that it lives.")
+    maintenance_s: int = Field(default=30, ge=1, description="How often a worker looks for jobs that a dead one left.")
+    recycle_jobs: int = Field(default=50_000, ge=1, description="A worker process is replaced after so many jobs.")
+    grace_s: float = Field(
+        default=30.0, gt=0, description="How long a stopping process may finish what it has in hand."
+    )
+    sweep_s: float = Field(default=15.0, gt=0, description="How often the clock looks for overdue turns.")
+    overdue_s: float = Field(
+        default=30.0, gt=0, description="A turn pending for longer is committed by the clock itself."
+    )
+    sweep_turns: int = Field(
+        default=1_000, ge=1, description="The most overdue turns looked at in one step of a sweep."
+    )
+    clock_retry_s: float = Field(default=5.0, gt=0, description="How often an idle clock asks for the lock.")
