@@ -1,4 +1,4 @@
-# Every target sets up what it needs by itself, with Python >= 3.10, git and make.
+# Every target sets up what it needs by itself, with Python >= 3.11, git and make.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,8 +17,8 @@ help: ## this list
 install: $(STAMP) ## the virtual environment with everything in it
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-		|| { echo "turnledger needs Python 3.10 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "turnledger needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
 		|| { echo "$(PYTHON) cannot make a virtual environment; install its venv module" \
 			"(on Debian and Ubuntu: apt-get install python3-venv)" >&2; rm -rf $(VENV); exit 1; }
