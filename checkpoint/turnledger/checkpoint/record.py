@@ -141,10 +141,7 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         CheckpointMisconfigured: the record has another format than this release writes.
     """
     if fields.get("format") != RECORD_FORMAT:
-        raise CheckpointMisconfigured(
-            f"the record of turn {turn_id} has format {fields.get('format')!r}, this release knows "
-            f"{RECORD_FORMAT!r}; use the release that wrote it"
-        )
+        raise unknown_format(turn_id, found=fields.get("format", ""))
     return Record(
         turn_id=turn_id,
         state=fields["state"],  # type: ignore[arg-type]  # only our scripts write it
@@ -166,4 +163,12 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         reason=fields.get("reason", ""),
         superseded_by=fields.get("superseded_by", ""),
         ordinal=int(fields["ordinal"]) if fields.get("ordinal") else None,
+    )
+
+
+def unknown_format(turn_id: str, *, found: str) -> CheckpointMisconfigured:
+    """The refusal of a record that another release wrote."""
+    return CheckpointMisconfigured(
+        f"the record of turn {turn_id} has format {found!r}, this release knows {RECORD_FORMAT!r}; "
+        "use the release that wrote it"
     )

@@ -24,7 +24,14 @@ from turnledger.checkpoint.errors import (
 )
 from turnledger.checkpoint.keys import Keys, encode_ledger, job_id
 from turnledger.checkpoint.queue import commit_job
-from turnledger.checkpoint.record import LedgerView, Record, decode_record, decode_view
+from turnledger.checkpoint.record import (
+    RECORD_FORMAT,
+    LedgerView,
+    Record,
+    decode_record,
+    decode_view,
+    unknown_format,
+)
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.store import LedgerName
 
@@ -153,14 +160,17 @@ class Records:
             AlreadyRunning: its owner's lease is in force.
             AlreadyHandled: it is completed.
             TurnEnded: it failed or was abandoned.
+            CheckpointMisconfigured: the record has another format; it is left as it is.
         """
         keys = self.keys
         places = [keys.record(turn_id), keys.steps(turn_id), keys.turns]
-        answer = self._run("claim", places, [turn_id, owner, self._lease_ms, self._expiry_ms])
+        answer = self._run("claim", places, [turn_id, owner, self._lease_ms, self._expiry_ms, RECORD_FORMAT])
         if answer[0] == "running":
             raise already_running(turn_id, owner=answer[1], state=answer[2])
         if answer[0] == "ended" and answer[1] in ("completed", "committed", "rejected"):
             raise already_handled(turn_id, entry_id=answer[2])
+        if answer[0] == "format":
+            raise unknown_format(turn_id, found=answer[1])
         if answer[0] != "claimed":
             raise _refused(turn_id, answer)
         return decode_record(turn_id, _pairs(answer[1])), list(answer[2])
@@ -240,6 +250,11 @@ class Records:
         """A worker begins on this turn: the attempt is counted, a refusal handed out once. None: no record."""
         answer = self._run("take", [self.keys.record(turn_id)], [])
         return Taken(answer[0], answer[1], int(answer[2]), answer[3]) if answer else None
+
+    def forget_attempts(self, turn_id: str) -> None:
+        """The job goes back to the queue in good order: what it met was not this turn's fault."""
+        with translated():
+            self.redis.hset(self.keys.record(turn_id), "attempts", 0)
 
     def window(self, *, most_jobs: int) -> list[tuple[str, int]]:
         """(encoded ledger, turns of it) at the head of the commit queue, in order of appearance."""
@@ -335,11 +350,16 @@ def turn_not_found(turn_id: str) -> TurnNotFound:
     return TurnNotFound(f"there is no turn {turn_id}, or no longer", turn_id=turn_id)
 
 
+def turn_ended(turn_id: str, *, state: str) -> TurnEnded:
+    """The refusal of a turn that changes no more."""
+    return TurnEnded(f"turn {turn_id} has ended: it is {state}", turn_id=turn_id, state=state)
+
+
 def _refused(turn_id: str, answer: Sequence[Any]) -> Exception:
     if answer[0] == "missing":
         return turn_not_found(turn_id)
     if answer[0] == "ended":
-        return TurnEnded(f"turn {turn_id} has ended: it is {answer[1]}", turn_id=turn_id, state=answer[1])
+        return turn_ended(turn_id, state=answer[1])
     return StaleTurn(
         f"turn {turn_id} is not this handle's to write: it is {answer[1]} at revision {answer[3]} of owner {answer[2]}",
         turn_id=turn_id,

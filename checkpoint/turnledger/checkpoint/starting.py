@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from turnledger.checkpoint.earlier import earlier_block
 from turnledger.checkpoint.keys import encode_ledger
 from turnledger.checkpoint.record import RECORD_FORMAT, Cursor, LedgerView
-from turnledger.checkpoint.records import already_handled, already_running
+from turnledger.checkpoint.records import already_handled, already_running, turn_ended
 from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreSettings
 from turnledger.store.events import failed_event, handled_key, message_event, started_event
 from turnledger.store.identity import check_turn_id, check_work_key, new_entry_id, new_turn_id
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
+    FIRST_EPOCH,
     Beginning,
     Run,
     begin_run,
@@ -23,7 +24,6 @@ from turnledger.store.ledger import (
 )
 from turnledger.store.times import time_text
 
-FIRST_EPOCH = 1
 FIRST_REVISION = 1
 
 Fields = dict[str, str | int]
@@ -110,6 +110,11 @@ def begin(database: Database, request: StartRequest, view: LedgerView) -> Beginn
     assert beginning is not None, "a ledger cannot vanish once it was made"
     if beginning.answered is not None:
         raise already_handled(beginning.answered.turn_id, entry_id=beginning.answered.entry_id)
+    run = beginning.runs[request.turn_id]
+    if run.outcome in ("completed", "duplicate"):
+        raise already_handled(run.duplicate_of or run.turn_id, entry_id=None)
+    if run.outcome is not None:
+        raise turn_ended(run.turn_id, state=run.outcome)
     return beginning
 
 
@@ -159,8 +164,14 @@ def recorded_fields(
         budget_bytes=settings.block_bytes,
     )
     handled = _handled(request, view, beginning)
-    return {**_common_fields(request, view), "recorded": "1", "cursor": cursor.encode(), "earlier": block,
-            "handled": encode_json(handled)}  # fmt: skip
+    return {
+        **_common_fields(request, view),
+        "recorded": "1",
+        "epoch": beginning.runs[request.turn_id].epoch,
+        "cursor": cursor.encode(),
+        "earlier": block,
+        "handled": encode_json(handled),
+    }
 
 
 def unrecorded_fields(request: StartRequest, view: LedgerView) -> Fields:

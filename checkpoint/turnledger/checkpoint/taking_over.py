@@ -17,6 +17,9 @@ def take_over(database: Database, record: Record) -> int:
         TurnBlocked: its history was replaced.
         StoreUnavailable, StoreBusy: try again.
     """
+    if record.superseded_by:
+        first_turn_id, _, entry_id = record.superseded_by.partition(" ")
+        raise already_handled(first_turn_id, entry_id=entry_id)
     if not record.recorded:
         return record.epoch + 1
     with database.transaction() as connection:

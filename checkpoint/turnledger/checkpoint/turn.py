@@ -18,6 +18,7 @@ from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Reply
 from turnledger.store.events import EventRow, failed_event
 from turnledger.store.history import replay
+from turnledger.store.identity import check_label
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import EndedAs, Run, end_run, find_runs, lock_ledger, read_head
 from turnledger.store.open_calls import CallChange, OpenCalls
@@ -172,6 +173,7 @@ class Turn:
             InvalidInput, OversizedPayload, StaleTurn, TurnEnded, TurnNotFound: as `save`.
         """
         self._accept(self._checked(steps, bootstrap=bootstrap, calls_may_stay_open=True))
+        check_label(reason, where="reason")
         fields: dict[str, str | int] = {"state": "parked", "reason": reason, "bootstrap": _encode_bootstrap(bootstrap)}
         self._write(fields, lease="give up")
         self._leases.release(self)
@@ -245,14 +247,14 @@ class Turn:
         if not self.ledger.recorded:
             return []
         uncommitted = self._records.look(self.ledger, turn_id=self.turn_id).uncommitted
-        with self._database.transaction() as connection:
+        with self._database.snapshot() as connection:
             head = read_head(connection, self.ledger)
             committed = [] if head is None else replay(connection, head)
             runs = find_runs(connection, [turn.turn_id for turn in uncommitted])
         return [*committed, *self._steps_on_their_way(not_committed(uncommitted, runs))]
 
-    def wait(self, *, timeout_s: float = 30.0) -> int:
-        """Return once the completed turn is history: its ordinal, 0 for a duplicate.
+    def wait(self, *, timeout_s: float = 30.0) -> None:
+        """Return once the completed turn is history.
 
         Raises:
             TimeoutError: it is still pending, and will be committed all the same.
@@ -261,7 +263,7 @@ class Turn:
         while time.monotonic() < deadline:
             record, _ = self._records.read(self.turn_id)
             if record.state == "committed":
-                return record.ordinal or 0
+                return
             time.sleep(WAIT_POLL_S)
         raise TimeoutError(f"turn {self.turn_id} is {record.state} after {timeout_s:g} s")
 
@@ -336,6 +338,8 @@ class Turn:
         return completion
 
     def _end(self, state: EndedAs, *, code: str, failure_id: str | None) -> None:
+        if failure_id is not None:
+            check_label(failure_id, where="failure_id")
         terminal = failed_event(self.turn_id, code=code, failure_id=failure_id, now="")
         self._settle()
         ended_at_ms = self._end_record(state, fields={"code": code, "failure_id": failure_id or ""})

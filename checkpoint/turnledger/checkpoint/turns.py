@@ -6,7 +6,7 @@ from typing import NamedTuple
 from turnledger.checkpoint.errors import AlreadyHandled, AlreadyRunning
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.record import UNFINISHED, LedgerView, Record, decode_record
-from turnledger.checkpoint.records import Claim, Records, already_handled, already_running, new_token
+from turnledger.checkpoint.records import Claim, Records, already_handled, already_running, new_token, turn_ended
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.checkpoint.starting import (
     FIRST_REVISION,
@@ -86,7 +86,9 @@ class Turns:
             InvalidInput: a name, key or message is refused.
             AlreadyHandled: the work key is completed (also when not committed yet); names the run; nothing written.
             AlreadyRunning: a run of the work key, or of this turn_id, is open; names it.
-            StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; a start with its own `turn_id` may be repeated.
+            TurnEnded: the given turn_id is that of a run that failed or was abandoned.
+            StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; with a `turn_id` of its own a start may be
+                repeated.
         """
         request = checked_request(
             agent=agent,
@@ -171,6 +173,8 @@ class Turns:
         record, _ = self._records.read(request.turn_id)
         if (record.ledger, record.work_key) != (request.ledger, request.work_key):
             raise InvalidInput(f"turn_id {request.turn_id!r} belongs to another run; every run needs an id of its own")
+        if record.state in ("failed", "abandoned"):
+            raise turn_ended(record.turn_id, state=record.state)
         if record.state not in UNFINISHED:
             raise already_handled(record.turn_id, entry_id=record.entry_id)
         if record.revision > FIRST_REVISION:

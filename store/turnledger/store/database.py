@@ -59,6 +59,21 @@ class Database:
         except (SQLAlchemyError, psycopg.Error) as error:
             raise translate(error) from error
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A read-only transaction in which every statement sees the same moment.
+
+        Raises:
+            StoreUnavailable, StoreBusy, StoreMisconfigured: as `transaction`.
+        """
+        try:
+            with self.engine.connect() as pooled:
+                connection = pooled.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                with connection.begin():
+                    yield connection
+        except (SQLAlchemyError, psycopg.Error) as error:
+            raise translate(error) from error
+
     def close(self) -> None:
         """Close the pooled connections of this process."""
         self._engine.dispose(close=self._process_id == os.getpid())

@@ -19,6 +19,7 @@ MAX_AGENT_BYTES = 512
 MAX_CONVERSATION_CHARACTERS = 512
 MAX_CONVERSATION_BYTES = 1_536
 MAX_WORK_KEY_CHARACTERS = 200
+MAX_LABEL_CHARACTERS = 200
 UNRECORDED_SOURCE = "event"
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -92,6 +93,15 @@ def check_work_key(text: object) -> str:
             f"work_key {_shown(text)} must be empty or have 1 to {MAX_WORK_KEY_CHARACTERS} printable "
             "characters; work_key(event_ids) makes one from any ids",
             where="work_key",
+        )
+    return text
+
+
+def check_label(text: object, *, where: str) -> str:
+    """The label itself: 1 to 200 printable characters, such as a reason or an opaque id."""
+    if not isinstance(text, str) or not 1 <= len(text) <= MAX_LABEL_CHARACTERS or not text.isprintable():
+        raise InvalidInput(
+            f"{where} {_shown(text)} must have 1 to {MAX_LABEL_CHARACTERS} printable characters", where=where
         )
     return text
 

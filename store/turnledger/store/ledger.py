@@ -15,6 +15,7 @@ from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import decode_json
 
 log = structlog.get_logger(__name__)
+FIRST_EPOCH = 1
 EndedAs = Literal["completed", "failed", "abandoned", "duplicate", "lost"]
 
 
@@ -74,7 +75,8 @@ class AppendResult(NamedTuple):
 class Beginning:
     """What a run found when it began. `answered` is set when its work key is: then nothing was written.
 
-    `runs` holds those of the runs it asked about that Postgres knows.
+    `runs` holds those of the runs it asked about that Postgres knows, and the run itself. Where the run itself
+    had ended, nothing was written either.
     """
 
     head: Head
@@ -197,28 +199,34 @@ def begin_run(
     runs to look for.
 
     Raises:
-        InvalidInput: the turn_id is another ledger's.
+        InvalidInput: the turn_id is another run's.
     """
     runs = find_runs(connection, [turn_id, *watched_runs])
     run = runs.get(turn_id)
-    if run is not None and run.ledger_id != head.ledger_id:
-        raise InvalidInput(f"turn_id {turn_id!r} belongs to another ledger; every run needs an id of its own")
+    if run is not None and (run.ledger_id, run.work_key) != (head.ledger_id, work_key):
+        raise InvalidInput(f"turn_id {turn_id!r} belongs to another run; every run needs an id of its own")
     answered = find_answered(connection, [(head.ledger_id, work_key)]).get((head.ledger_id, work_key))
     entries = recent_entries(connection, head.ledger_id, most=most_entries)
     known = find_keys(connection, [(head.ledger_id, key) for key in _keys(rows, watched_keys)])
     known_keys = frozenset(key for _, key in known)
-    if answered is None:
-        run = Run(turn_id, head.ledger_id, work_key, 1, 0, None, None)
-        _insert_run(connection, run, started_at=started_at)
+    if answered is None and (run is None or run.outcome is None):
+        runs[turn_id] = _record_run(
+            connection, run, turn_id=turn_id, head=head, work_key=work_key, started_at=started_at
+        )
         head = _append_fresh(connection, head, first_of_each_key(rows, known_keys), turn_id=turn_id)
     return Beginning(head, entries, known_keys, answered, runs)
 
 
-def _insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
-    connection.execute(
-        statement("insert_run"),
-        {"turn_id": run.turn_id, "ledger_id": run.ledger_id, "work_key": run.work_key, "started_at": started_at},
-    )
+def _record_run(
+    connection: Connection, known: Run | None, *, turn_id: str, head: Head, work_key: str, started_at: str
+) -> Run:
+    """A run that is begun again, because its record was never made or is lost, is a take-over of the first try."""
+    if known is not None:
+        raised = raise_epoch(connection, turn_id)
+        return known if raised is None else known._replace(epoch=raised[0])
+    row = {"turn_id": turn_id, "ledger_id": head.ledger_id, "work_key": work_key, "started_at": started_at}
+    connection.execute(statement("insert_run"), row)
+    return Run(turn_id, head.ledger_id, work_key, FIRST_EPOCH, 0, None, None)
 
 
 def end_run(connection: Connection, head: Head, *, run: Run, outcome: EndedAs, started_at: str, row: EventRow) -> Run:

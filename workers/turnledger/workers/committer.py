@@ -69,7 +69,12 @@ class Committer:
             self._records.reinstate(turn_id, ledger=ledger)
         elif taken.state != "completed":
             return
-        if self._persist(turn_id, ledger=ledger, failures=max(taken.attempts - 1, 0)) == "rejected":
+        try:
+            decided = self._persist(turn_id, ledger=ledger, failures=max(taken.attempts - 1, 0))
+        except CommitPostponed:
+            self._records.forget_attempts(turn_id)
+            raise
+        if decided == "rejected":
             refused = self._records.take(turn_id)
             raise _rejected(turn_id, refused.refusal if refused else "")
 

@@ -1,14 +1,18 @@
 -- Gives an unfinished turn to a new owner: a parked one, or a running one whose lease has lapsed.
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
---   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms
+--   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms   5 the record format this release knows
 -- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id
---         | running + owner, state.
-local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id')
+--         | running + owner, state | format + the one it has.
+local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id',
+  'format')
 if not found[1] then
   return {'missing'}
 end
 if found[1] ~= 'running' and found[1] ~= 'parked' then
   return {'ended', found[1], found[6]}
+end
+if found[7] ~= ARGV[5] then
+  return {'format', found[7] or ''}
 end
 local now = now_ms()
 if found[2] ~= ARGV[2] then

@@ -1,3 +1,2 @@
 INSERT INTO ledger_turn (turn_id, ledger_id, work_key, started_at)
 VALUES (:turn_id, :ledger_id, :work_key, :started_at)
-ON CONFLICT (turn_id) DO NOTHING
