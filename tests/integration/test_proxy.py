@@ -38,9 +38,7 @@ def test_bytes_pass_unchanged_in_both_directions(through: redis.Redis) -> None:
     assert through.get("key") == value
 
 
-def test_a_dropped_request_never_reaches_the_server(
-    proxy: Proxy, through: redis.Redis, direct: redis.Redis
-) -> None:
+def test_a_dropped_request_never_reaches_the_server(proxy: Proxy, through: redis.Redis, direct: redis.Redis) -> None:
     through.set("key", "before")
     proxy.arm(DropRequest(b"dropped-value"))
     with pytest.raises(redis.ConnectionError):
@@ -73,9 +71,7 @@ def test_a_fault_happens_once(proxy: Proxy, through: redis.Redis) -> None:
     assert through.set("key", "value")
 
 
-def test_the_connection_is_dropped_after_that_many_bytes_of_replies(
-    proxy: Proxy, through: redis.Redis
-) -> None:
+def test_the_connection_is_dropped_after_that_many_bytes_of_replies(proxy: Proxy, through: redis.Redis) -> None:
     through.set("key", "x" * 1000)
     proxy.arm(DropAfter(reply_bytes=500))
     with pytest.raises(redis.ConnectionError):
@@ -84,9 +80,7 @@ def test_the_connection_is_dropped_after_that_many_bytes_of_replies(
     assert through.get("key") == "x" * 1000
 
 
-def test_a_cut_proxy_refuses_until_it_is_restored_on_the_same_port(
-    proxy: Proxy, through: redis.Redis
-) -> None:
+def test_a_cut_proxy_refuses_until_it_is_restored_on_the_same_port(proxy: Proxy, through: redis.Redis) -> None:
     through.ping()
     proxy.cut()
     for _ in range(2):

@@ -133,7 +133,7 @@ class EmbeddedPostgres(_EmbeddedServer):
 
     def _is_ready(self) -> bool:
         try:
-            with psycopg.connect(self.url_of("postgres"), connect_timeout=2, autocommit=True) as connection:
+            with psycopg.connect(self.url_of("template1"), connect_timeout=2, autocommit=True) as connection:
                 _ensure_database(connection)
         except psycopg.OperationalError:
             return False
@@ -275,4 +275,5 @@ def _forget_dead_postmaster(pid_file: Path) -> None:
 def _ensure_database(connection: psycopg.Connection[Any]) -> None:
     found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_DATABASE]).fetchone()
     if found is None:
-        connection.execute(f"CREATE DATABASE {_DATABASE}")
+        # At once, where making a database copies one.
+        connection.execute(f"ALTER DATABASE postgres RENAME TO {_DATABASE}")
