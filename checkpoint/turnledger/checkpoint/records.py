@@ -289,15 +289,17 @@ class Records:
         answer = self._run("overdue", [self.keys.backlog], [self.keys.turn_prefix, round(older_than_s * 1000), most])
         return list(zip(answer[::2], answer[1::2], strict=True))
 
-    def prune(self, *, most: int) -> int:
-        """Take turns whose record has expired off the indexes; returns how many."""
-        head = [self.keys.turn_prefix, self._expiry_ms, most]
-        return int(self._run("prune", [self.keys.turns, self.keys.backlog], head))
+    def prune(self, *, older_than_s: float, most: int) -> int:
+        """Take turns without a record off the two indexes; returns how many."""
+        keys = self.keys
+        bounds = {keys.turns: self._expiry_ms, keys.backlog: round(older_than_s * 1000)}
+        return sum(int(self._run("prune", [index], [keys.turn_prefix, age, most])) for index, age in bounds.items())
 
     def finish(self, turns: Sequence[Finished], *, window_jobs: int) -> int:
         """Turns that were decided become `committed`; their queued jobs go. Returns how many it finished."""
         keys = self.keys
-        head: list[Any] = [keys.turn_prefix, keys.ledger_prefix, keys.rq_prefix, window_jobs, self._spare_ms]
+        head: list[Any] = [keys.turn_prefix, keys.ledger_prefix, keys.rq_prefix, window_jobs]
+        head += [self._spare_ms, self._expiry_ms]
         for turn in turns:
             ordinal = "" if turn.ordinal is None else turn.ordinal
             head += [turn.turn_id, encode_ledger(turn.ledger), turn.outcome, ordinal, turn.first or ""]

@@ -63,7 +63,7 @@ class Clock:
         """Commit the ledgers whose turns have been pending too long; returns how many turns were decided."""
         try:
             decided = self.sweep()
-            self._records.prune(most=PRUNED_AT_ONCE)
+            self._records.prune(older_than_s=self._settings.overdue_s, most=PRUNED_AT_ONCE)
         except CheckpointUnavailable as error:
             log.warning("sweep_failed", reason=str(error))
             return 0

@@ -2,8 +2,9 @@
 -- Turns that are finished already are passed over, so a repeat changes nothing.
 --   KEYS 1 rq queue  list   2 turns  zset   3 backlog  zset   4 rq failed registry  zset
 --   ARGV 1 record prefix   2 ledger prefix   3 RQ's prefix   4 how many jobs the window holds   5 spare copy, ms
---        then five a turn: turn_id, ledger, what became of it, ordinal or '', first or ''
---   also changes turn:<id>, turn:<id>:steps, ledger:<ledger>:pending and :rejected, and the jobs it takes away
+--        6 how long the counter of an idle ledger is kept, ms   then five a turn: turn_id, ledger, what became of it, ordinal or '', first or ''
+--   also changes turn:<id>, turn:<id>:steps, the ledger's pending, rejected and completions, and the jobs it
+--   takes away
 -- Answer: how many turns it finished.
 local now = now_ms()
 local finished = 0
@@ -18,9 +19,13 @@ local function finish(id, ledger, outcome, ordinal, first)
   if state ~= 'completed' and state ~= 'rejected' then
     return
   end
-  redis.call('LREM', ARGV[2] .. ledger .. ':pending', 1, id)
+  local pending, rejected = ARGV[2] .. ledger .. ':pending', ARGV[2] .. ledger .. ':rejected'
+  redis.call('LREM', pending, 1, id)
   if state == 'rejected' then
-    redis.call('LREM', ARGV[2] .. ledger .. ':rejected', 1, id)
+    redis.call('LREM', rejected, 1, id)
+  end
+  if redis.call('EXISTS', pending, rejected) == 0 then
+    redis.call('PEXPIRE', ARGV[2] .. ledger .. ':completions', ARGV[6])
   end
   redis.call('ZREM', KEYS[3], id)
   redis.call('ZREM', KEYS[2], id)
@@ -34,7 +39,7 @@ local function finish(id, ledger, outcome, ordinal, first)
   finished = finished + 1
 end
 
-for index = 6, #ARGV, 5 do
+for index = 7, #ARGV, 5 do
   finish(unpack(ARGV, index, index + 4))
 end
 

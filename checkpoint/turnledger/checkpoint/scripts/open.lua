@@ -1,4 +1,5 @@
--- Makes the record of a turn that has started; a repeat by the same owner changes nothing.
+-- Makes the record of a turn that has started; a repeat by the same owner changes nothing. What the ledger's
+-- index lists although it expired or ended is taken off on the way.
 --   KEYS 1 record       hash  the turn
 --        2 open         set   the ledger's unfinished turn_ids (an index)
 --        3 completions  str   counter of the ledger's completions
@@ -11,12 +12,13 @@ local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner and owner ~= ARGV[4] then
   return {'exists'}
 end
-if ARGV[3] ~= '' then
-  for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
-    local found = redis.call('HMGET', ARGV[1] .. id, 'work_key', 'state', 'owner')
-    if id ~= ARGV[2] and found[1] == ARGV[3] and (found[2] == 'running' or found[2] == 'parked') then
-      return {'running', id, found[2], found[3]}
-    end
+for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
+  local found = redis.call('HMGET', ARGV[1] .. id, 'work_key', 'state', 'owner')
+  local unfinished = found[2] == 'running' or found[2] == 'parked'
+  if not unfinished then
+    redis.call('SREM', KEYS[2], id)
+  elseif id ~= ARGV[2] and ARGV[3] ~= '' and found[1] == ARGV[3] then
+    return {'running', id, found[2], found[3]}
   end
 end
 if not owner then
