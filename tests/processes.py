@@ -48,9 +48,7 @@ class Process:
                     return found.rstrip("\n")
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._reader.is_alive():
-                    raise AssertionError(
-                        f"no line with {text!r} came; the output was:\n{''.join(self._lines)}"
-                    )
+                    raise AssertionError(f"no line with {text!r} came; the output was:\n{''.join(self._lines)}")
                 self._changed.wait(min(left, 0.1))
 
     def signal(self, number: signal.Signals) -> None:
@@ -90,9 +88,7 @@ class Processes:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """``environment`` is added for every process; TURNLEDGER_* of this process is not handed on."""
         self._mark = uuid.uuid4().hex
-        self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("TURNLEDGER_")
-        }
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNLEDGER_")}
         self._environment |= {"PYTHONUNBUFFERED": "1", _MARK: self._mark, **(environment or {})}
         self._started: list[Process] = []
 

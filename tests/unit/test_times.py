@@ -1,6 +1,6 @@
 """Times as text."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_time_text_is_utc_with_milliseconds() -> None:
     """A time is written in UTC with exactly three digits of a second, so that texts sort as times (BL-1)."""
     moment = datetime(2026, 11, 30, 18, 20, 16, 123_999, tzinfo=timezone(timedelta(hours=2)))
     assert time_text(moment) == "2026-11-30T16:20:16.123Z"
-    assert time_text(datetime(2026, 1, 1, tzinfo=timezone.utc)) == "2026-01-01T00:00:00.000Z"
+    assert time_text(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01T00:00:00.000Z"
 
 
 def test_time_text_takes_milliseconds() -> None:

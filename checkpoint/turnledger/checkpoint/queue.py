@@ -5,7 +5,7 @@ The fields are those of RQ's ``Job.to_dict()`` with its JSON serializer; a test 
 
 import json
 import zlib
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from turnledger.checkpoint.keys import job_id
@@ -20,7 +20,7 @@ def commit_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str |
 
     ``Retry`` without an interval: a job whose worker died goes straight back to the queue.
     """
-    now = _utc_text(datetime.now(tz=timezone.utc).replace(microsecond=0))
+    now = _utc_text(datetime.now(tz=UTC).replace(microsecond=0))
     call = json.dumps([COMMIT_FUNCTION, None, [turn_id], {}]).encode()
     return {
         **_constant_fields(settings),

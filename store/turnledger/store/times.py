@@ -6,11 +6,11 @@ The form has one fixed width, so that sorting the texts sorts the times.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from turnledger.store.errors import InvalidInput
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
@@ -23,7 +23,7 @@ def time_text(moment: datetime | int) -> str:
         moment = _EPOCH + timedelta(milliseconds=moment)
     if moment.utcoffset() is None:
         raise InvalidInput("the time has no time zone; give an aware datetime", where="time")
-    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def time_of(text: str) -> datetime:
