@@ -24,6 +24,7 @@ FAILURE_CODES = frozenset(
         "session_lost",
     }
 )
+PROVISIONAL_CODE = "session_lost"  # a completion that arrives later overrules it
 _UNSEARCHABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -210,7 +211,8 @@ def failed_event(turn_id: str, *, code: str, failure_id: str | None, now: str) -
     if code not in FAILURE_CODES:
         raise InvalidInput(f"failure code {code!r} is not known; use one of {', '.join(sorted(FAILURE_CODES))}")
     payload = TurnFailedPayload(code=code, failure_id=failure_id)
-    return _row(TURN_FAILED, payload, key=terminal_key(turn_id), occurred_at=now)
+    key = lost_key(turn_id) if code == PROVISIONAL_CODE else terminal_key(turn_id)
+    return _row(TURN_FAILED, payload, key=key, occurred_at=now)
 
 
 def duplicate_event(turn_id: str, *, duplicate_of: str, now: str) -> EventRow:
@@ -232,6 +234,11 @@ def handled_key(message_id: str) -> str:
 def terminal_key(turn_id: str) -> str:
     """The idempotency key of a run's one terminal event."""
     return f"ended:{turn_id}"
+
+
+def lost_key(turn_id: str) -> str:
+    """The idempotency key of a run's provisional terminal, which leaves room for the one that overrules it."""
+    return f"lost:{turn_id}"
 
 
 def search_text(text: str) -> str:
