@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 from turnledger.store import CallRecord, Entry, Message, Replied, Step, Undelivered
 from turnledger.store.entry import Reply, calls_of, check_entry_size, encode_entry
-from turnledger.store.events import EventRow, encode_rows, handled_event, message_event
+from turnledger.store.events import AT_COMPLETION, EventRow, encode_rows, handled_event, message_event
 from turnledger.store.fitting import needs_fitting
-
-AT_COMPLETION = ""  # the commit point fills in the time at which Redis completed the turn
 
 
 @dataclass(frozen=True, slots=True)

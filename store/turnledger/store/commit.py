@@ -12,12 +12,7 @@ from sqlalchemy import Connection
 
 from turnledger.store.crash_points import crash_point
 from turnledger.store.database import copy_rows, statement
-from turnledger.store.events import (
-    AGENT_STEP,
-    EventRow,
-    completed_event,
-    duplicate_event,
-)
+from turnledger.store.events import AT_COMPLETION, EventRow, completed_event, duplicate_event, step_row
 from turnledger.store.identity import LedgerName
 from turnledger.store.ledger import (
     Head,
@@ -166,7 +161,7 @@ def _plan_committed(plan: CommitPlan, turn: CompletedTurn, run: Run, *, known: s
     after = first_of_each_key(turn.events, known)
     known.update(row.key for row in after if row.key)
     steps = turn.steps[run.steps_written :]
-    rows = [*before, *_step_rows(steps), *after, terminal]
+    rows = [*before, *(step_row(step, now=AT_COMPLETION) for step in steps), *after, terminal]
     plan.entries.append(
         (head.ledger_id, ordinal, turn.entry_id, turn.turn_id, turn.work_key, turn.completed_at, turn.entry)
     )
@@ -192,14 +187,6 @@ def _plan_rows(plan: CommitPlan, turn: CompletedTurn, rows: Sequence[EventRow], 
 def _plan_run(plan: CommitPlan, turn: CompletedTurn, run: Run) -> None:
     plan.runs.append(run)
     plan.run_times.append((turn.started_at, turn.completed_at))
-
-
-def _step_rows(steps: Sequence[str]) -> list[EventRow]:
-    rows = []
-    for step in steps:
-        payload, _, content = step.split("\n", 2)
-        rows.append(EventRow(AGENT_STEP.name, AGENT_STEP.version, None, payload, content, None, ""))
-    return rows
 
 
 def _evidence(connection: Connection, heads: Mapping[LedgerName, Head], turns: Sequence[CompletedTurn]) -> Evidence:

@@ -42,6 +42,10 @@ class UnsupportedEvent(TurnledgerError):
     type: str | None = None
 
 
+class StaleHistory(TurnledgerError):
+    """The history was replaced meanwhile, or the turn is no longer this process's; nothing was written."""
+
+
 class StoreUnavailable(TurnledgerError):
     """Postgres cannot be reached now; try again later."""
 

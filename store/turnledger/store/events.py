@@ -12,6 +12,7 @@ from turnledger.store.errors import CorruptData, InvalidInput
 from turnledger.store.json_text import Text, decode_json, decode_jsonb, encode_json, encode_jsonb, escape
 from turnledger.store.times import time_text
 
+AT_COMPLETION = ""  # the time of a row that happens when its turn completes; the commit point fills it in
 SEARCH_CHARACTERS = 200_000  # of a message; a tsvector holds at most 1 MiB, this stays below it for any text
 MESSAGE_ID_CHARACTERS = 512  # with its prefix well inside the 2,704 bytes that a Postgres index key may have
 FAILURE_CODES = frozenset(
@@ -114,6 +115,17 @@ TURN_FAILED = register(EventType("turn_failed", TurnFailedPayload))
 TURN_DUPLICATE = register(EventType("turn_duplicate", TurnDuplicatePayload))
 
 
+def known_types() -> frozenset[str]:
+    """The names of all registered types."""
+    return frozenset(_TYPES)
+
+
+def is_known(name: str, version: int) -> bool:
+    """Whether this release reads this version of this type."""
+    known = _TYPES.get(name)
+    return known is not None and known.version == version
+
+
 class EventRow(NamedTuple):
     """An event ready to be written: JSON texts, no number yet. Its own JSON is a list of these seven."""
 
@@ -171,7 +183,7 @@ class Message:
 def message_event(message: Message, *, now: str) -> EventRow:
     """A message keyed by its id: recorded once, the first text stays."""
     payload = MessagePayload(message_id=message.message_id, role=message.role, sender=message.sender)
-    return _row(
+    return event_row(
         MESSAGE,
         payload,
         key=message_key(message.message_id),
@@ -183,7 +195,7 @@ def message_event(message: Message, *, now: str) -> EventRow:
 
 def handled_event(message_id: str, *, now: str) -> EventRow:
     """A turn has answered this message."""
-    return _row(
+    return event_row(
         MESSAGE_HANDLED,
         MessageHandledPayload(message_id=message_id),
         key=handled_key(message_id),
@@ -193,13 +205,13 @@ def handled_event(message_id: str, *, now: str) -> EventRow:
 
 def started_event(turn_id: str, *, work_key: str, now: str) -> EventRow:
     """A run began; once a turn."""
-    return _row(TURN_STARTED, TurnStartedPayload(work_key=work_key), key=f"started:{turn_id}", occurred_at=now)
+    return event_row(TURN_STARTED, TurnStartedPayload(work_key=work_key), key=f"started:{turn_id}", occurred_at=now)
 
 
 def completed_event(turn_id: str, *, entry_id: str, ordinal: int, decision: str | None, now: str) -> EventRow:
     """The terminal of a recorded turn."""
     payload = TurnCompletedPayload(entry_id=entry_id, ordinal=ordinal, decision=decision)
-    return _row(TURN_COMPLETED, payload, key=terminal_key(turn_id), occurred_at=now)
+    return event_row(TURN_COMPLETED, payload, key=terminal_key(turn_id), occurred_at=now)
 
 
 def failed_event(turn_id: str, *, code: str, failure_id: str | None, now: str) -> EventRow:
@@ -212,13 +224,13 @@ def failed_event(turn_id: str, *, code: str, failure_id: str | None, now: str) -
         raise InvalidInput(f"failure code {code!r} is not known; use one of {', '.join(sorted(FAILURE_CODES))}")
     payload = TurnFailedPayload(code=code, failure_id=failure_id)
     key = lost_key(turn_id) if code == PROVISIONAL_CODE else terminal_key(turn_id)
-    return _row(TURN_FAILED, payload, key=key, occurred_at=now)
+    return event_row(TURN_FAILED, payload, key=key, occurred_at=now)
 
 
 def duplicate_event(turn_id: str, *, duplicate_of: str, now: str) -> EventRow:
     """The terminal of a run that another run of its work key had forestalled."""
     payload = TurnDuplicatePayload(duplicate_of=duplicate_of)
-    return _row(TURN_DUPLICATE, payload, key=terminal_key(turn_id), occurred_at=now)
+    return event_row(TURN_DUPLICATE, payload, key=terminal_key(turn_id), occurred_at=now)
 
 
 def message_key(message_id: str) -> str:
@@ -246,6 +258,12 @@ def search_text(text: str) -> str:
     return _UNSEARCHABLE.sub(" ", text[:SEARCH_CHARACTERS])
 
 
+def step_row(wire_step: str, *, now: str) -> EventRow:
+    """A step in wire form as an event; the arguments of its calls stay behind, its content goes in byte for byte."""
+    payload, _, content = wire_step.split("\n", 2)
+    return EventRow(AGENT_STEP.name, AGENT_STEP.version, None, payload, content, None, now)
+
+
 def encode_rows(rows: Sequence[EventRow]) -> str:
     """Rows as one JSON text, as a turn's record carries them."""
     return encode_json(rows)
@@ -263,7 +281,7 @@ def read_event(row: Mapping[str, Any]) -> Event:
         CorruptData: a row of a known type and version does not have its shape.
     """
     known = _TYPES.get(row["type"])
-    supported = known is not None and row["schema_version"] == known.version
+    supported = is_known(row["type"], row["schema_version"])
     payload = decode_jsonb(row["payload"])
     if known is not None and supported:
         payload = _validated(known, payload, seq=row["seq"])
@@ -292,15 +310,16 @@ def _validated(event_type: EventType, payload: Any, *, seq: int) -> Payload:
         ) from None
 
 
-def _row(
+def event_row(
     event_type: EventType,
     payload: Payload,
     *,
-    key: str,
+    key: str | None,
     occurred_at: str,
     content: str | None = None,
     search_text: str | None = None,
 ) -> EventRow:
+    """An event of this type, ready to be written; `key` None lands as often as it is written."""
     members = {name: value for name, value in payload if value is not None}
     return EventRow(
         type=event_type.name,

@@ -1,62 +1,112 @@
-"""Reading a ledger back: the replayable model history, and the events as they stand."""
+"""Reading a ledger back: the replayable model history of a version, and the events as they stand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, RowMapping, Select, select
+from sqlalchemy import Connection, RowMapping, Select, and_, or_, select
 from sqlalchemy import Text as SqlText
 
-from turnledger.store.errors import UnsupportedEvent
-from turnledger.store.events import AGENT_STEP, Event, read_event
+from turnledger.store.activity import ROLLBACK
+from turnledger.store.errors import InvalidInput, UnsupportedEvent
+from turnledger.store.events import AGENT_STEP, Event, is_known, known_types, read_event
 from turnledger.store.ledger import Head
+from turnledger.store.replacement import COMPACTION, HANDOFF, decode_replacement
 from turnledger.store.schema import ledger_event
 from turnledger.store.steps import Step, decode_stored
 
-_columns = [
-    ledger_event.c.content.cast(SqlText).label("content") if column.name == "content" else column
-    for column in ledger_event.c
-]
+_event = ledger_event.c
+_columns = [_event.content.cast(SqlText).label("content") if column.name == "content" else column for column in _event]
+_REPLAYED = frozenset({AGENT_STEP.name, ROLLBACK.name})
+_NOT_REPLAYED = known_types() - _REPLAYED  # a type nobody knows is refused, unless a later version left it behind
 
 
-def replay(connection: Connection, head: Head) -> list[Step]:
-    """The model history of the ledger's current version, oldest first, each step's content byte for byte.
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What a version begins with: the replacement's row, and where the steps that follow it are found."""
+
+    steps: tuple[Step, ...]
+    seq: int
+    through_seq: int
+    turn_id: str | None
+
+
+_BEGINNING = _Base(steps=(), seq=-1, through_seq=-1, turn_id=None)
+
+
+def replay(connection: Connection, head: Head, *, version: int | None = None) -> list[Step]:
+    """The model history of the current or an older version, oldest first, each step's content byte for byte.
+
+    It is the version's replacement, then the steps after its `through_seq`, less those of the replacing turn that
+    the replacement covers. The cost depends on these rows, not on the ledger's age.
 
     Raises:
-        UnsupportedEvent: the version holds a step this release cannot read; names seq and type.
+        InvalidInput: the ledger has no such version.
+        UnsupportedEvent: the version holds an event this release cannot replay; names seq and type.
         CorruptData: a row does not have its type's shape.
     """
-    query = (
-        select(*_columns)
-        .where(ledger_event.c.ledger_id == head.ledger_id)
-        .where(ledger_event.c.history_version == head.history_version)
-        .where(ledger_event.c.type == AGENT_STEP.name)
-        .order_by(ledger_event.c.seq)
-    )
-    return [_step(row) for row in connection.execute(query).mappings()]
+    wanted = head.history_version if version is None else version
+    if not 0 <= wanted <= head.history_version:
+        raise InvalidInput(f"the ledger has history versions 0 to {head.history_version}, not {wanted}")
+    base = _base(connection, head, wanted)
+    query = _select(head).where(_event.seq > base.through_seq, _event.type.not_in(_NOT_REPLAYED))
+    query = query.where(or_(_event.type.in_(_REPLAYED), _event.history_version == wanted))
+    if wanted < head.history_version:
+        query = query.where(_event.seq < _base(connection, head, wanted + 1).seq)
+    if base.turn_id is not None:
+        covered = and_(_event.turn_id == base.turn_id, _event.seq < base.seq, _event.type == AGENT_STEP.name)
+        query = query.where(or_(_event.turn_id.is_(None), ~covered))
+    return [*base.steps, *_followers(connection.execute(query.order_by(_event.seq)).mappings().all())]
 
 
 def events(connection: Connection, head: Head, *, first_seq: int = 0, most: int = 1_000) -> list[Event]:
     """At most `most` events from `first_seq` on, in order; rows past the bound are not decoded."""
-    query = (
-        select(*_columns)
-        .where(ledger_event.c.ledger_id == head.ledger_id)
-        .where(ledger_event.c.seq >= first_seq)
-        .order_by(ledger_event.c.seq)
-        .limit(most)
-    )
+    query = _select(head).where(_event.seq >= first_seq).order_by(_event.seq).limit(most)
     return list(_events(connection, query))
+
+
+def _base(connection: Connection, head: Head, version: int) -> _Base:
+    if version == 0:
+        return _BEGINNING
+    query = _select(head).where(_event.history_version == version).order_by(_event.seq).limit(1)
+    row = connection.execute(query).mappings().one()
+    _refuse_unknown(row)
+    event = read_event(dict(row))
+    if event.type not in (COMPACTION.name, HANDOFF.name):
+        raise UnsupportedEvent(
+            f"history version {version} begins with event {event.seq} of type {event.stored_type}, no replacement",
+            seq=event.seq,
+            type=event.stored_type,
+        )
+    steps = tuple(decode_replacement(str(event.content)))
+    return _Base(steps, event.seq, event.payload.through_seq, event.payload.turn_id)
+
+
+def _followers(rows: Sequence[RowMapping]) -> list[Step]:
+    steps: list[Step] = []
+    for row in rows:
+        _refuse_unknown(row)
+        if row["type"] == ROLLBACK.name:
+            to_seq = read_event(dict(row)).payload.to_seq
+            steps = [step for step in steps if (step.source or 0) <= to_seq]
+        else:
+            steps.append(replace(decode_stored(row["payload"], row["content"]), source=row["seq"]))
+    return steps
+
+
+def _refuse_unknown(row: RowMapping) -> None:
+    if not is_known(row["type"], row["schema_version"]):
+        raise UnsupportedEvent(
+            f"event {row['seq']} of type {row['type']}, schema version {row['schema_version']}, cannot be replayed by "
+            "this release; upgrade it",
+            seq=row["seq"],
+            type=row["type"],
+        )
+
+
+def _select(head: Head) -> Select[tuple[object, ...]]:
+    return select(*_columns).where(_event.ledger_id == head.ledger_id)
 
 
 def _events(connection: Connection, query: Select[tuple[object, ...]]) -> Iterator[Event]:
     for row in connection.execute(query).mappings():
         yield read_event(dict(row))
-
-
-def _step(row: RowMapping) -> Step:
-    if row["schema_version"] != AGENT_STEP.version:
-        raise UnsupportedEvent(
-            f"event {row['seq']} of type {row['type']}, schema version {row['schema_version']}, cannot be replayed "
-            "by this release; upgrade it",
-            seq=row["seq"],
-            type=row["type"],
-        )
-    return decode_stored(row["payload"], row["content"])

@@ -67,7 +67,8 @@ class Step:
     """One item of model history. Make it with ``of``, ``raw`` or an adapter, which check what they get.
 
     ``text`` is what an assistant step says in plain text. It serves to recognise the reply while the
-    turn runs; it is not stored, and does not count when steps are compared.
+    turn runs; it is not stored, and does not count when steps are compared. ``source`` is the seq of the
+    event that a step was read from, and stays with it when it is copied into a replacement of history.
     """
 
     role: str
@@ -79,6 +80,7 @@ class Step:
     tools_digest: str | None = None
     usage: Usage | None = None
     text: str | None = field(default=None, compare=False)
+    source: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(

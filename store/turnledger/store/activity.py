@@ -1,0 +1,126 @@
+"""Events that a turn writes while it runs, and those that messages gather later."""
+
+from typing import Any
+
+from turnledger.store.errors import InvalidInput
+from turnledger.store.events import EventRow, EventType, Payload, event_row, register
+from turnledger.store.json_text import Text, encode_json
+
+MOST_SUMMARY_IDS = 500  # a summary names at most so many of the messages it covers, and counts all
+
+
+class MessageUpdatedPayload(Payload):
+    """What became of a message later: delivery or hydration state, never another text."""
+
+    message_id: Text
+    state: dict[str, Any]
+
+
+class MessagesSummarizedPayload(Payload):
+    """A summary that stands for the messages before the first live one in what is shown."""
+
+    first_live_message_id: Text | None = None
+    message_ids: list[Text]
+    message_count: int
+
+
+class AuthorizationPayload(Payload):
+    """A turn waits for somebody's permission, or has it."""
+
+    authorization_id: Text
+    provider: Text | None = None
+    granted: bool | None = None
+
+
+class ToolExecutionPayload(Payload):
+    """A tool runs, or has run; never its arguments or its result."""
+
+    call_id: Text
+    name: Text
+    outcome: Text | None = None
+
+
+class ChildPayload(Payload):
+    """A child ledger that this one has opened, or that has ended."""
+
+    agent: Text
+    conversation: Text
+    outcome: Text | None = None
+
+
+class RollbackPayload(Payload):
+    """An import's mark: the steps after this seq, up to here, do not count."""
+
+    to_seq: int
+
+
+MESSAGE_UPDATED = register(EventType("message_updated", MessageUpdatedPayload))
+MESSAGES_SUMMARIZED = register(EventType("messages_summarized", MessagesSummarizedPayload))
+AUTHORIZATION_REQUESTED = register(EventType("authorization_requested", AuthorizationPayload))
+AUTHORIZATION_COMPLETED = register(EventType("authorization_completed", AuthorizationPayload))
+TOOL_EXECUTION_STARTED = register(EventType("tool_execution_started", ToolExecutionPayload))
+TOOL_EXECUTION_ENDED = register(EventType("tool_execution_ended", ToolExecutionPayload))
+CHILD_STARTED = register(EventType("child_started", ChildPayload))
+CHILD_ENDED = register(EventType("child_ended", ChildPayload))
+ROLLBACK = register(EventType("rollback", RollbackPayload))
+
+
+def message_updated(message_id: str, *, state: dict[str, Any], update_id: str, now: str) -> EventRow:
+    """A later state of a message, keyed by the vendor's id of the update."""
+    payload = MessageUpdatedPayload(message_id=message_id, state=state)
+    return event_row(MESSAGE_UPDATED, payload, key=f"updated:{update_id}", occurred_at=now)
+
+
+def messages_summarized(
+    summary: str, *, message_ids: list[str], first_live_message_id: str | None, now: str
+) -> EventRow:
+    """A summary of these messages, in order; it stores the last 500 ids and the true count.
+
+    Raises:
+        InvalidInput: there are no messages.
+    """
+    if not message_ids:
+        raise InvalidInput("a summary needs the ids of the messages it stands for")
+    payload = MessagesSummarizedPayload(
+        first_live_message_id=first_live_message_id,
+        message_ids=message_ids[-MOST_SUMMARY_IDS:],
+        message_count=len(message_ids),
+    )
+    key = f"summarized:{message_ids[-1]}:{len(message_ids)}"
+    return event_row(MESSAGES_SUMMARIZED, payload, key=key, content=encode_json(summary), occurred_at=now)
+
+
+def authorization_requested(authorization_id: str, *, provider: str | None, now: str) -> EventRow:
+    """A turn waits for permission."""
+    payload = AuthorizationPayload(authorization_id=authorization_id, provider=provider)
+    return event_row(AUTHORIZATION_REQUESTED, payload, key=f"asked:{authorization_id}", occurred_at=now)
+
+
+def authorization_completed(authorization_id: str, *, granted: bool | None, now: str) -> EventRow:
+    """The wait is over."""
+    payload = AuthorizationPayload(authorization_id=authorization_id, granted=granted)
+    return event_row(AUTHORIZATION_COMPLETED, payload, key=f"answered:{authorization_id}", occurred_at=now)
+
+
+def tool_started(turn_id: str, *, call_id: str, name: str, now: str) -> EventRow:
+    """A tool begins to run."""
+    payload = ToolExecutionPayload(call_id=call_id, name=name)
+    return event_row(TOOL_EXECUTION_STARTED, payload, key=f"tool:{turn_id}:{call_id}", occurred_at=now)
+
+
+def tool_ended(turn_id: str, *, call_id: str, name: str, outcome: str, now: str) -> EventRow:
+    """A tool has run."""
+    payload = ToolExecutionPayload(call_id=call_id, name=name, outcome=outcome)
+    return event_row(TOOL_EXECUTION_ENDED, payload, key=f"tool-end:{turn_id}:{call_id}", occurred_at=now)
+
+
+def child_started(agent: str, *, conversation: str, now: str) -> EventRow:
+    """A child ledger was opened; once in its parent's log."""
+    payload = ChildPayload(agent=agent, conversation=conversation)
+    return event_row(CHILD_STARTED, payload, key=f"child:{agent}:{conversation}", occurred_at=now)
+
+
+def child_ended(agent: str, *, conversation: str, outcome: str, now: str) -> EventRow:
+    """A child ledger's work has ended; once in its parent's log."""
+    payload = ChildPayload(agent=agent, conversation=conversation, outcome=outcome)
+    return event_row(CHILD_ENDED, payload, key=f"child-end:{agent}:{conversation}", occurred_at=now)
