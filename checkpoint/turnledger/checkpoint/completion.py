@@ -66,8 +66,7 @@ def draft_completion(
         "kept_steps": kept_steps(steps, account.reply),
         "events": encode_rows(_events(account.reply, turn_id=turn_id, message_ids=message_ids)),
     }
-    parts = (text, str(fields["kept_steps"]), str(len(steps)))
-    return Draft(fields, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+    return Draft(fields, _digest([text, *(step.content for step in steps)]))
 
 
 def kept_steps(steps: Sequence[Step], reply: Reply) -> int:
@@ -76,6 +75,15 @@ def kept_steps(steps: Sequence[Step], reply: Reply) -> int:
     if undelivered and steps and steps[-1].role == "assistant" and not steps[-1].calls:
         return len(steps) - 1
     return len(steps)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode()
+        digest.update(b"%d\n" % len(data))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def _events(reply: Reply, *, turn_id: str, message_ids: Sequence[str]) -> list[EventRow]:

@@ -51,6 +51,12 @@ class CheckpointSettings(BaseSettings):
     save_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1, description="The most that one save may send: Redis serves nobody meanwhile."
     )
+    group_turns: int = Field(
+        default=200, ge=1, description="Turns in one transaction: beyond it a longer group gains nothing."
+    )
+    group_bytes: int = Field(
+        default=32 * 1024 * 1024, ge=1, description="Bytes in one transaction, so that a worker's memory is bounded."
+    )
     job_timeout_s: int = Field(
         default=180, ge=1, description="RQ ends a commit job after this long; six statement timeouts."
     )

@@ -349,7 +349,7 @@ class Turn:
 
     def _end_record(self, state: str, *, fields: dict[str, str | int]) -> int:
         ended_at_ms = self._records.end(
-            self._claim, ledger=self.ledger, state=state, fields=fields, operation=self._ending
+            self._claim, ledger=self.ledger, state=state, fields=fields, operation=f"{self._ending}-{state}"
         )
         self._leases.release(self)
         return ended_at_ms

@@ -11,12 +11,6 @@ class WorkerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore")
 
-    group_turns: int = Field(
-        default=200, ge=1, description="Turns in one transaction: beyond it a longer group gains nothing."
-    )
-    group_bytes: int = Field(
-        default=32 * 1024 * 1024, ge=1, description="Bytes in one transaction, so that a worker's memory is bounded."
-    )
     transient_wait_s: float = Field(
         default=15.0,
         gt=0,

@@ -1,0 +1,133 @@
+"""One transaction of the commit: lock ledgers, read what is pending, commit it, tell Redis.
+
+A worker uses it for the turns at the head of the queue, an engine node for a ledger whose pending turns have to
+be history before it goes on. The order is the protocol: pending is read after the lock, since whoever held it may
+just have committed what stood there; Redis is told after the commit, and only of turns that were decided.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import structlog
+
+from turnledger.checkpoint.keys import decode_ledger, encode_ledger
+from turnledger.checkpoint.loading import load_turns
+from turnledger.checkpoint.records import Finished, Records
+from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
+from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
+from turnledger.store.crash_points import crash_point
+from turnledger.store.ledger import create_ledgers, lock_free_ledgers, lock_ledger
+
+log = structlog.get_logger(__name__)
+
+NOT_STORABLE = (StoreRefused, CorruptData)  # the data itself is refused, and will be refused again
+
+Decided = Literal["finished", "rejected"]
+
+
+class CommitPoint:
+    """Commits pending turns from one Redis into one Postgres. Thread-safe."""
+
+    def __init__(self, *, records: Records, database: Database) -> None:
+        self._records = records
+        self._database = database
+        self._settings = records.settings
+
+    def commit_group(self, ledger: LedgerName) -> dict[str, Decided]:
+        """Commit this ledger and those at the head of the queue, as far as nobody else holds them.
+
+        What became of each turn, by turn_id: within 200 turns and 32 MiB, so many from the front of each ledger as
+        stand in the queue's head.
+
+        Raises:
+            StoreRefused, CorruptData: one of the turns cannot be stored; nothing was committed.
+            StoreUnavailable, StoreBusy, StoreMisconfigured, CheckpointUnavailable: nothing is lost; a commit
+                whose answer was lost is found by the next try.
+        """
+        counts = {encode_ledger(ledger): 1}
+        for name, count in self._records.window(most_jobs=self._settings.group_turns - 1):
+            counts[name] = counts.get(name, 0) + count
+        names = {decode_ledger(name): name for name in counts}
+        with self._database.transaction() as connection:
+            heads = lock_free_ledgers(connection, list(names))
+            crash_point("commit.locked")
+            turns = self._load(self._front([(names[name], counts[names[name]]) for name in names if name in heads]))
+            outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)
+        return self._finish(turns, outcomes)
+
+    def commit_ledger(self, ledger: LedgerName, *, most_turns: int) -> dict[str, Decided]:
+        """Commit the front of one ledger, waiting for its lock. Raises as `commit_group`."""
+        return self._commit_ids(ledger, most_turns=most_turns, read=[])
+
+    def commit_first(self, ledger: LedgerName) -> dict[str, Decided]:
+        """Commit the first turn of one ledger alone; if it cannot be stored it is set aside as rejected."""
+        read: list[str] = []
+        try:
+            return self._commit_ids(ledger, most_turns=1, read=read)
+        except NOT_STORABLE as error:
+            return {turn_id: self._reject(turn_id, ledger=ledger, reason=str(error)) for turn_id in read}
+
+    def commit_pending(self, ledger: LedgerName) -> None:
+        """Commit all that is pending for one ledger. Raises as `commit_group`."""
+        while self.commit_ledger(ledger, most_turns=self._settings.group_turns):
+            pass
+
+    @property
+    def _most_entries(self) -> int:
+        return self._database.settings.max_entries
+
+    def _commit_ids(self, ledger: LedgerName, *, most_turns: int, read: list[str]) -> dict[str, Decided]:
+        """`read` receives the ids that the transaction found, also when it fails."""
+        with self._database.transaction(lock_timeout_ms=self._database.settings.commit_lock_timeout_ms) as connection:
+            head = lock_ledger(connection, ledger)
+            crash_point("commit.locked")
+            read += [] if head is None else self._front([(encode_ledger(ledger), most_turns)])
+            turns = self._load(read)
+            heads = {} if head is None else {ledger: head}
+            outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)
+        if head is None:
+            create_ledgers(self._database, [ledger])
+        return self._finish(turns, outcomes)
+
+    def _front(self, counts: Sequence[tuple[str, int]]) -> list[str]:
+        bounds = self._settings
+        return self._records.front(counts, most_turns=bounds.group_turns, most_bytes=bounds.group_bytes)
+
+    def _load(self, turn_ids: Sequence[str]) -> list[CompletedTurn]:
+        turns = load_turns(self._records, turn_ids)
+        crash_point("commit.read")
+        return turns
+
+    def _finish(self, turns: Sequence[CompletedTurn], outcomes: Sequence[TurnOutcome]) -> dict[str, Decided]:
+        crash_point("commit.committed")
+        ledgers = {turn.turn_id: turn.ledger for turn in turns}
+        finished = [_finished(outcome, ledgers) for outcome in outcomes if outcome.verdict != "superseded"]
+        decided: dict[str, Decided] = {turn.turn_id: "finished" for turn in finished}
+        if finished:
+            self._records.finish(finished, window_jobs=2 * self._settings.group_turns)
+        for outcome in outcomes:
+            if outcome.verdict == "superseded":
+                ledger = ledgers[outcome.turn_id]
+                decided[outcome.turn_id] = self._reject(outcome.turn_id, ledger=ledger, reason="superseded")
+        crash_point("commit.finished")
+        return decided
+
+    def _reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> Decided:
+        """Set a turn aside; its own job hands the reason to whoever watches the queue."""
+        log.error("turn_rejected", turn_id=turn_id, agent=ledger.agent, conversation=ledger.conversation, reason=reason)
+        self._records.reject(turn_id, ledger=ledger, reason=reason)
+        return "rejected"
+
+
+def _finished(outcome: TurnOutcome, ledgers: Mapping[str, LedgerName]) -> Finished:
+    ledger = ledgers[outcome.turn_id]
+    log.debug(
+        "turn_decided",
+        turn_id=outcome.turn_id,
+        verdict=outcome.verdict,
+        ordinal=outcome.ordinal,
+        agent=ledger.agent,
+        conversation=ledger.conversation,
+    )
+    kind = "duplicate" if outcome.first else "completed"
+    return Finished(outcome.turn_id, ledger, kind, outcome.ordinal, outcome.first)
