@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
 
+from turnledger.store._sqlstate import translate
 from turnledger.store.database import Database
 from turnledger.store.errors import SchemaMismatch, StoreBusy
 
@@ -25,6 +28,8 @@ def migrate(database: Database) -> str:
 
     Raises:
         StoreBusy: another process held the migration lock for two minutes.
+        StoreUnavailable: Postgres does not answer.
+        StoreMisconfigured: there is no such database, or it refuses this user.
         SchemaMismatch: the database is at a revision this version does not know.
     """
     with _migration_lock(database):
@@ -94,12 +99,15 @@ def _migration_lock(database: Database) -> Iterator[None]:
     """Hold one advisory lock on a connection of its own; polled, because a waiting lock call would block
     a concurrent index build of the very migration it waits for.
     """
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        _wait_for_lock(connection)
-        try:
-            yield
-        finally:
-            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MIGRATION_LOCK})
+    try:
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            _wait_for_lock(connection)
+            try:
+                yield
+            finally:
+                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MIGRATION_LOCK})
+    except (SQLAlchemyError, psycopg.Error) as error:
+        raise translate(error) from error
 
 
 def _wait_for_lock(connection: Connection) -> None:
