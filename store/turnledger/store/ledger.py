@@ -234,7 +234,7 @@ def end_run(connection: Connection, head: Head, *, run: Run, outcome: EndedAs, s
     stored = find_runs(connection, [run.turn_id]).get(run.turn_id, run)
     if stored.outcome not in (None, "lost"):
         return stored
-    ended = stored._replace(outcome=outcome, ledger_id=head.ledger_id)
+    ended = stored._replace(outcome=outcome, duplicate_of=run.duplicate_of, ledger_id=head.ledger_id)
     close_runs(connection, [ended], started_at=[started_at], ended_at=[row.occurred_at])
     append(connection, head, [row], turn_id=run.turn_id)
     return ended
