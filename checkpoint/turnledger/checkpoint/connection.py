@@ -1,5 +1,6 @@
 """The Redis client, and the one place where its errors become ours."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,7 +34,10 @@ _TRANSIENT = (
     OutOfMemoryError,
     TryAgainError,
 )
-_TRANSIENT_SIGNS = ("MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "OOM")
+# The code of an error reply stands first, or, from inside a script of Redis 6, behind the script's own words.
+_TRANSIENT_SIGNS = re.compile(
+    r"(?:^|: -?)(?:BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|TRYAGAIN) "
+)
 
 
 def connect(settings: CheckpointSettings) -> Redis:
@@ -82,6 +86,6 @@ def translated() -> Iterator[None]:
     except _TRANSIENT as error:
         raise CheckpointUnavailable(f"Redis does not take this now: {error}") from error
     except RedisError as error:
-        if str(error).startswith(_TRANSIENT_SIGNS):
+        if _TRANSIENT_SIGNS.search(str(error)):
             raise CheckpointUnavailable(f"Redis does not take this now: {error}") from error
         raise CheckpointMisconfigured(f"Redis refused a command: {error}") from error

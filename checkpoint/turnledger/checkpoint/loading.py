@@ -45,6 +45,7 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             entry_id=str(fields["entry_id"]),
             entry=_fitted(str(fields["entry"]), fitting=fields["fitting"]),
             decision=fields["decision"] or None,
+            failure=fields["failure"] or None,
             steps=tuple(steps[: int(fields["kept_steps"] or 0)]),
             before=decode_rows(fields["before"]),
             events=decode_rows(fields["events"]),

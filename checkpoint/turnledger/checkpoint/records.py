@@ -40,7 +40,7 @@ Lease = Literal["keep", "give up"]
 JobWish = Literal["make", "leave"]
 COMMIT_FIELDS = (
     "state", "ledger", "work_key", "epoch", "started_at", "completed_at", "entry_id", "entry", "fitting",
-    "decision", "kept_steps", "before", "events",
+    "decision", "failure", "kept_steps", "before", "events",
 )  # fmt: skip
 _SCRIPTS = (
     "look", "open", "save", "renew", "claim", "complete", "end",

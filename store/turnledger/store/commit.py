@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from turnledger.store.crash_points import crash_point
 from turnledger.store.database import copy_rows, statement
-from turnledger.store.events import AT_COMPLETION, EventRow, completed_event, duplicate_event, step_row
+from turnledger.store.events import AT_COMPLETION, EventRow, completed_event, duplicate_event, failed_event, step_row
 from turnledger.store.identity import LedgerName
 from turnledger.store.ledger import (
     Head,
@@ -41,7 +41,8 @@ class CompletedTurn:
 
     `steps` are in wire form, in order; `before` are inbound events that could not be written at the start,
     `events` what the completion itself adds (the delivered reply, the messages it handled). A row without
-    a time happened when the turn completed.
+    a time happened when the turn completed. `failure` is the code of a turn that files its entry and fails all
+    the same, because its reply reached nobody or its slices were used up: its work key stays free.
     """
 
     turn_id: str
@@ -53,6 +54,7 @@ class CompletedTurn:
     entry_id: str
     entry: str
     decision: str | None
+    failure: str | None = None
     steps: tuple[str, ...] = ()
     before: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
@@ -125,7 +127,8 @@ def plan_commit(turns: Sequence[CompletedTurn], *, heads: Mapping[LedgerName, He
         outcome = _judge(turn, run, first=answered.get((head.ledger_id, turn.work_key)))
         if outcome.verdict == "committed":
             outcome = _plan_committed(plan, turn, run, known=keys.setdefault(head.ledger_id, set()))
-            answered[head.ledger_id, turn.work_key] = turn.turn_id
+            if turn.failure is None:
+                answered[head.ledger_id, turn.work_key] = turn.turn_id
         elif outcome.verdict == "duplicate":
             _plan_duplicate(plan, turn, run, first=str(outcome.first))
         if outcome.verdict in ("committed", "duplicate"):
@@ -143,8 +146,10 @@ def _judge(turn: CompletedTurn, run: Run, *, first: str | None) -> TurnOutcome:
         return TurnOutcome(turn.turn_id, "already")
     if run.outcome == "duplicate":
         return TurnOutcome(turn.turn_id, "already", first=run.duplicate_of)
-    if run.outcome in ("failed", "abandoned") or run.epoch > turn.epoch:
+    if run.epoch > turn.epoch:
         return TurnOutcome(turn.turn_id, "superseded")
+    if run.outcome in ("failed", "abandoned"):
+        return TurnOutcome(turn.turn_id, "superseded" if turn.failure is None else "already")
     if turn.work_key and first is not None:
         return TurnOutcome(turn.turn_id, "duplicate", first=first)
     return TurnOutcome(turn.turn_id, "committed")
@@ -153,9 +158,7 @@ def _judge(turn: CompletedTurn, run: Run, *, first: str | None) -> TurnOutcome:
 def _plan_committed(plan: CommitPlan, turn: CompletedTurn, run: Run, *, known: set[str]) -> TurnOutcome:
     head = plan.heads[turn.ledger]
     ordinal = head.turn_count + 1
-    terminal = completed_event(
-        turn.turn_id, entry_id=turn.entry_id, ordinal=ordinal, decision=turn.decision, now=turn.completed_at
-    )
+    terminal = _terminal(turn, ordinal=ordinal)
     before = first_of_each_key(turn.before, known)
     known.update(row.key for row in before if row.key)
     after = first_of_each_key(turn.events, known)
@@ -166,8 +169,15 @@ def _plan_committed(plan: CommitPlan, turn: CompletedTurn, run: Run, *, known: s
         (head.ledger_id, ordinal, turn.entry_id, turn.turn_id, turn.work_key, turn.completed_at, turn.entry)
     )
     _plan_rows(plan, turn, rows, turn_count=ordinal)
-    _plan_run(plan, turn, run._replace(outcome="completed"))
+    _plan_run(plan, turn, run._replace(outcome="completed" if turn.failure is None else "failed"))
     return TurnOutcome(turn.turn_id, "committed", ordinal=ordinal)
+
+
+def _terminal(turn: CompletedTurn, *, ordinal: int) -> EventRow:
+    now, entry_id = turn.completed_at, turn.entry_id
+    if turn.failure is not None:
+        return failed_event(turn.turn_id, code=turn.failure, entry_id=entry_id, ordinal=ordinal, now=now)
+    return completed_event(turn.turn_id, entry_id=entry_id, ordinal=ordinal, decision=turn.decision, now=now)
 
 
 def _plan_duplicate(plan: CommitPlan, turn: CompletedTurn, run: Run, *, first: str) -> None:

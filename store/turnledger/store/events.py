@@ -76,10 +76,15 @@ class TurnCompletedPayload(Payload):
 
 
 class TurnFailedPayload(Payload):
-    """The terminal of a run without an entry: an allow-listed code and an opaque id, never provider text."""
+    """The terminal of a run that failed: an allow-listed code and an opaque id, never provider text.
+
+    A run that failed after its work, when the reply could not be delivered, has an entry all the same.
+    """
 
     code: Text
     failure_id: Text | None = None
+    entry_id: Text | None = None
+    ordinal: int | None = None
 
 
 class TurnDuplicatePayload(Payload):
@@ -214,15 +219,23 @@ def completed_event(turn_id: str, *, entry_id: str, ordinal: int, decision: str 
     return event_row(TURN_COMPLETED, payload, key=terminal_key(turn_id), occurred_at=now)
 
 
-def failed_event(turn_id: str, *, code: str, failure_id: str | None, now: str) -> EventRow:
-    """The terminal of a run without an entry.
+def failed_event(
+    turn_id: str,
+    *,
+    code: str,
+    now: str,
+    failure_id: str | None = None,
+    entry_id: str | None = None,
+    ordinal: int | None = None,
+) -> EventRow:
+    """The terminal of a run that failed, with the entry it files all the same, if it does.
 
     Raises:
         InvalidInput: the code is not one of `FAILURE_CODES`.
     """
     if code not in FAILURE_CODES:
         raise InvalidInput(f"failure code {code!r} is not known; use one of {', '.join(sorted(FAILURE_CODES))}")
-    payload = TurnFailedPayload(code=code, failure_id=failure_id)
+    payload = TurnFailedPayload(code=code, failure_id=failure_id, entry_id=entry_id, ordinal=ordinal)
     key = lost_key(turn_id) if code == PROVISIONAL_CODE else terminal_key(turn_id)
     return event_row(TURN_FAILED, payload, key=key, occurred_at=now)
 
