@@ -34,11 +34,11 @@ def full(stores: Stores) -> Iterator[None]:
 
 @contextmanager
 def read_only(stores: Stores) -> Iterator[None]:
-    stores.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    stores.redis.slaveof("127.0.0.1", 1)
     try:
         yield
     finally:
-        stores.redis.execute_command("REPLICAOF", "NO", "ONE")
+        stores.redis.slaveof()
 
 
 @contextmanager
