@@ -1,6 +1,7 @@
 """What an engine node talks to: start a turn, resume one, look at one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from turnledger.checkpoint.errors import AlreadyHandled, AlreadyRunning
@@ -124,7 +125,7 @@ class Turns:
         """
         self._check_revision()
         owner = new_token()
-        record, _ = self._records.claim(check_turn_id(turn_id), owner=owner)
+        record, steps = self._records.claim(check_turn_id(turn_id), owner=owner)
         crash_point("resume.claimed")
         claim = Claim(turn_id, owner, record.revision)
         try:
@@ -133,8 +134,9 @@ class Turns:
             let_go(self._records, self._database, claim=claim, record=record, error=error)
             raise
         crash_point("resume.fenced")
-        self._records.save(claim, fields={"epoch": epoch})
-        return self._turn(turn_id)
+        claim = self._records.save(claim, fields={"epoch": epoch})
+        # Not read again: by then it might be another's, and this handle would write under that owner's token.
+        return self._turn(replace(record, epoch=epoch, revision=claim.revision), steps)
 
     def read(self, turn_id: str) -> Snapshot:
         """The turn as it stands, at its own history version, whatever happened to the ledger since.
@@ -165,12 +167,11 @@ class Turns:
             check_revision(self._database)
             self._checked_revision = True
 
-    def _turn(self, turn_id: str) -> Turn:
-        record, steps = self._records.read(turn_id)
+    def _turn(self, record: Record, steps: Sequence[str]) -> Turn:
         return Turn(records=self._records, database=self._database, leases=self._leases, record=record, steps=steps)
 
     def _started_before(self, request: StartRequest) -> Turn:
-        record, _ = self._records.read(request.turn_id)
+        record, steps = self._records.read(request.turn_id)
         if (record.ledger, record.work_key) != (request.ledger, request.work_key):
             raise InvalidInput(f"turn_id {request.turn_id!r} belongs to another run; every run needs an id of its own")
         if record.state in ("failed", "abandoned"):
@@ -179,7 +180,7 @@ class Turns:
             raise already_handled(record.turn_id, entry_id=record.entry_id)
         if record.revision > FIRST_REVISION:
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
-        return self._turn(request.turn_id)
+        return self._turn(record, steps)
 
     def _open(self, request: StartRequest, fields: Fields, view: LedgerView) -> Turn:
         claim = Claim(request.turn_id, new_token(), FIRST_REVISION)
