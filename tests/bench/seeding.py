@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tests.bench.payload import SampleTurn
-from turnledger.checkpoint.leases import Leased, LeaseKeeper
+from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.loading import load_turns
 from turnledger.checkpoint.record import LedgerView, Record, decode_record
 from turnledger.checkpoint.records import Claim, Records, new_token
@@ -32,12 +32,15 @@ Heads = dict[LedgerName, Head]
 
 
 class NoLeases(LeaseKeeper):
-    """For thousands of turns in one process: no engine node holds so many, and renewing them would be measured."""
+    """For thousands of turns in one process: no engine node holds so many, and watching them would be measured."""
 
-    def keep(self, turn: Leased) -> None:
+    def keep(self, turn: object) -> None:
         pass
 
-    def release(self, turn: Leased) -> None:
+    def release(self, turn: object) -> None:
+        pass
+
+    def confirm(self, turn: object) -> None:
         pass
 
 
