@@ -20,6 +20,7 @@ class CheckpointMisconfigured(TurnledgerError):
 class StaleTurn(TurnledgerError):
     """Another process holds this turn now, or this handle is behind; nothing was written."""
 
+    turn_id: str
     retry: ClassVar[bool] = False
 
 
@@ -49,6 +50,8 @@ class TurnNotFound(TurnledgerError):
 class TurnEnded(TurnledgerError):
     """The turn has ended; `state` says how. An ended turn changes no more."""
 
+    turn_id: str
+    state: str
     retry: ClassVar[bool] = False
 
 

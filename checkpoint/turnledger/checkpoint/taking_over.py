@@ -1,8 +1,8 @@
 """The part of a resume that Postgres decides: the epoch, and whether there is anything left to do."""
 
-from turnledger.checkpoint.errors import AlreadyHandled, TurnBlocked
+from turnledger.checkpoint.errors import AlreadyHandled, TurnBlocked, TurnEnded
 from turnledger.checkpoint.record import Record
-from turnledger.checkpoint.records import Claim, Records, already_handled, new_token
+from turnledger.checkpoint.records import Claim, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, TurnledgerError
 from turnledger.store.events import duplicate_event
 from turnledger.store.ledger import Answered, Head, Run, end_run, find_answered, lock_ledger, raise_epoch
@@ -14,6 +14,7 @@ def take_over(database: Database, record: Record) -> int:
 
     Raises:
         AlreadyHandled: this run, or another of its work key, is committed.
+        TurnEnded: this run failed or was abandoned.
         TurnBlocked: its history was replaced.
         StoreUnavailable, StoreBusy: try again.
     """
@@ -30,14 +31,16 @@ def take_over(database: Database, record: Record) -> int:
         wanted = (head.ledger_id, record.work_key)
         answered = find_answered(connection, [wanted]).get(wanted)
     epoch, outcome, first = raised or (record.epoch + 1, None, None)
-    _refuse_committed(record, outcome=outcome, first=first, answered=answered)
+    _refuse_decided(record, outcome=outcome, first=first, answered=answered)
     _refuse_replaced(record, head)
     return epoch
 
 
-def _refuse_committed(record: Record, *, outcome: str | None, first: str | None, answered: Answered | None) -> None:
+def _refuse_decided(record: Record, *, outcome: str | None, first: str | None, answered: Answered | None) -> None:
     if outcome in ("completed", "duplicate"):
         raise already_handled(first or record.turn_id, entry_id=None if first else record.entry_id)
+    if outcome in ("failed", "abandoned"):
+        raise turn_ended(record.turn_id, state=outcome)
     if answered is not None:
         raise already_handled(answered.turn_id, entry_id=answered.entry_id)
 
@@ -52,7 +55,10 @@ def _refuse_replaced(record: Record, head: Head) -> None:
 
 
 def let_go(records: Records, database: Database, *, claim: Claim, record: Record, error: TurnledgerError) -> None:
-    """After a take-over that came to nothing: end a turn whose work is done, park any other again."""
+    """After a take-over that came to nothing: end a turn that has ended or whose work is done, park any other again."""
+    if isinstance(error, TurnEnded):
+        records.end(claim, ledger=record.ledger, state=error.state, fields={}, operation=new_token())
+        return
     if not isinstance(error, AlreadyHandled):
         fields: dict[str, str | int] = {"state": "parked", "reason": record.reason or "owner_lost"}
         records.save(claim, fields=fields, lease="give up")
