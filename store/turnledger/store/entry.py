@@ -115,6 +115,7 @@ class Entry:
             check_time(self.completed_at, where="completed_at")
         for name in _TEXTS:
             _check_text(getattr(self, name), name, optional=True)
+        _check_calls(self.calls)
         _check_reply(self.reply)
         check_blocked_on(self.blocked_on, outcome=self.outcome)
         check_decision(self.decision)
@@ -285,6 +286,13 @@ def _reply_of(members: Mapping[str, Any]) -> Reply:
     if kind == "no_reply_owed":
         return NoReplyOwed()
     raise InvalidInput(f"reply.kind {kind!r} is not known", where="reply.kind")
+
+
+def _check_calls(calls: Iterable[object]) -> None:
+    for index, call in enumerate(calls):
+        if not isinstance(call, CallRecord):
+            kind = type(call).__name__
+            raise InvalidInput(f"calls[{index}] must be a CallRecord, not {kind}", where=f"calls[{index}]")
 
 
 def _check_reply(reply: object) -> None:

@@ -13,7 +13,8 @@ from turnledger.store.json_text import Text, decode_json, decode_jsonb, encode_j
 from turnledger.store.times import time_text
 
 AT_COMPLETION = ""  # the time of a row that happens when its turn completes; the commit point fills it in
-SEARCH_CHARACTERS = 200_000  # of a message; a tsvector holds at most 1 MiB, this stays below it for any text
+SEARCH_CHARACTERS = 200_000  # of a message
+SEARCH_BYTES = 250_000  # a tsvector holds at most 1 MiB and, of hyphenated words, up to four times what it is made from
 MESSAGE_ID_CHARACTERS = 512  # with its prefix well inside the 2,704 bytes that a Postgres index key may have
 FAILURE_CODES = frozenset(
     {
@@ -175,14 +176,26 @@ class Message:
     sent_at: datetime | None = None
 
     def __post_init__(self) -> None:
+        _check_texts(self, "message_id", "text", "role", *([] if self.sender is None else ["sender"]))
         if not 1 <= len(self.message_id) <= MESSAGE_ID_CHARACTERS:
             raise InvalidInput(
                 f"a message id of {len(self.message_id)} characters: use the vendor's own, 1 to {MESSAGE_ID_CHARACTERS}"
             )
         if not self.role:
             raise InvalidInput(f"message {self.message_id!r} has an empty role: say user, assistant or system")
-        if self.sent_at is not None and self.sent_at.tzinfo is None:
-            raise InvalidInput(f"message {self.message_id!r}: sent_at has no time zone; give an aware datetime")
+        if not (self.sent_at is None or _is_aware(self.sent_at)):
+            raise InvalidInput(f"message {self.message_id!r}: sent_at must be an aware datetime, with its time zone")
+
+
+def _is_aware(moment: object) -> bool:
+    return isinstance(moment, datetime) and moment.utcoffset() is not None
+
+
+def _check_texts(message: Message, *names: str) -> None:
+    for name in names:
+        value = getattr(message, name)
+        if not isinstance(value, str):
+            raise InvalidInput(f"message.{name} must be text, not {type(value).__name__}", where=f"message.{name}")
 
 
 def message_event(message: Message, *, now: str) -> EventRow:
@@ -233,7 +246,7 @@ def failed_event(
     Raises:
         InvalidInput: the code is not one of `FAILURE_CODES`.
     """
-    if code not in FAILURE_CODES:
+    if not any(code == known for known in FAILURE_CODES):
         raise InvalidInput(f"failure code {code!r} is not known; use one of {', '.join(sorted(FAILURE_CODES))}")
     payload = TurnFailedPayload(code=code, failure_id=failure_id, entry_id=entry_id, ordinal=ordinal)
     key = lost_key(turn_id) if code == PROVISIONAL_CODE else terminal_key(turn_id)
@@ -267,8 +280,13 @@ def lost_key(turn_id: str) -> str:
 
 
 def search_text(text: str) -> str:
-    """What full-text search sees of a message: its first 200,000 characters, without what Postgres refuses."""
-    return _UNSEARCHABLE.sub(" ", text[:SEARCH_CHARACTERS])
+    """What full-text search sees of a message: its beginning, at most 200,000 characters and 250,000 UTF-8 bytes,
+    without what Postgres refuses.
+    """
+    beginning = _UNSEARCHABLE.sub(" ", text[:SEARCH_CHARACTERS])
+    if len(beginning) * 4 <= SEARCH_BYTES or beginning.isascii():
+        return beginning
+    return beginning.encode()[:SEARCH_BYTES].decode(errors="ignore")
 
 
 def step_row(wire_step: str, *, now: str) -> EventRow:
