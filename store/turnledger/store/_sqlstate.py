@@ -12,7 +12,8 @@ from turnledger.store.errors import (
     TurnledgerError,
 )
 
-_BUSY = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock timeout, statement timeout
+_LOCK_TIMEOUT = "55P03"
+_BUSY = {"40001", "40P01", _LOCK_TIMEOUT, "57014"}  # serialization, deadlock, lock timeout, statement timeout
 _UNAVAILABLE_CLASSES = {"08", "53", "57", "58"}  # connection, resources, operator intervention, I/O
 _UNAVAILABLE = {"25006", "25P03"}  # a read-only standby, an idle transaction ended by the server
 _DATA_CLASSES = {"22", "54"}  # data exceptions, program limits
@@ -43,7 +44,7 @@ def _by_sqlstate(error: psycopg.Error, sqlstate: str) -> TurnledgerError:
     message = error.diag.message_primary or str(error)
     constraint = error.diag.constraint_name
     if sqlstate in _BUSY:
-        return StoreBusy(f"Postgres is busy ({sqlstate}): {message}")
+        return StoreBusy(f"Postgres is busy ({sqlstate}): {message}", is_lock=sqlstate == _LOCK_TIMEOUT)
     if sqlstate in _UNAVAILABLE or sqlstate[:2] in _UNAVAILABLE_CLASSES:
         return StoreUnavailable(f"Postgres cannot take this now ({sqlstate}): {message}")
     if sqlstate[:2] in _DATA_CLASSES or (sqlstate[:2] == _CONSTRAINT_CLASS and constraint):

@@ -56,6 +56,7 @@ class StoreBusy(TurnledgerError):
     """Postgres is busy (a lock, a deadlock, a timeout); try again."""
 
     retry = True
+    is_lock: bool = False  # another transaction kept a row for longer than we wait
 
 
 class StoreRefused(TurnledgerError):

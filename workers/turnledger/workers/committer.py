@@ -108,8 +108,6 @@ class Committer:
 
     def _advance(self, turn_id: str, *, ledger: LedgerName, scope: Scope) -> Decided | None:
         """One transaction or two; what became of the turn, None while it is still pending."""
-        if scope is Scope.TURN:
-            return self._commit_point.commit_first(ledger).get(turn_id)
         if scope is Scope.GROUP:
             decided = self._commit_point.commit_group(ledger)
             if turn_id in decided:
@@ -117,14 +115,23 @@ class Committer:
         place = self._records.pending_position(turn_id, ledger=encode_ledger(ledger))
         if place is None:
             return self._put_back(turn_id, ledger)
-        most = min(place + 1, self._records.settings.group_turns)
         try:
-            return self._commit_point.commit_ledger(ledger, most_turns=most).get(turn_id)
-        except StoreBusy as error:  # its ledger is held: others must not wait for it
+            decided = self._commit_own(ledger, scope=scope, most_turns=place + 1)
+        except StoreBusy as error:
+            if not error.is_lock:
+                raise
+            # Its ledger is held: others must not wait for it.
             raise CommitPostponed(f"turn {turn_id} goes back to the queue: {error}", turn_id=turn_id) from error
+        return decided.get(turn_id) or self._put_back(turn_id, ledger)
+
+    def _commit_own(self, ledger: LedgerName, *, scope: Scope, most_turns: int) -> dict[str, Decided]:
+        if scope is Scope.TURN:
+            return self._commit_point.commit_first(ledger)
+        most = min(most_turns, self._records.settings.group_turns)
+        return self._commit_point.commit_ledger(ledger, most_turns=most)
 
     def _put_back(self, turn_id: str, ledger: LedgerName) -> Decided | None:
-        """The turn left pending while we looked, or its ledger's list had lost it."""
+        """The turn left pending while we worked, its ledger's list had lost it, or it is still to come."""
         state = self._records.restore(turn_id, ledger=ledger, job="leave")
         if state == "completed":
             return None
