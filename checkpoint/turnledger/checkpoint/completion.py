@@ -12,7 +12,10 @@ from turnledger.store.fitting import needs_fitting
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the engine says of a turn that ended, beside its steps; see `Turn.complete`."""
+    """What the engine says of a turn that ended, beside its steps; see `Turn.complete`.
+
+    `failure` is the code of a turn that files its entry and fails all the same.
+    """
 
     reply: Reply
     set_out_to: str | None = None
@@ -21,6 +24,7 @@ class Account:
     outcome: str | None = None
     blocked_on: str | None = None
     decision: str | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,9 @@ def draft_completion(
         "entry_bytes": check_entry_size(text),
         "fitting": "names" if needs_fitting(entry) else "none",
         "decision": account.decision or "",
+        "failure": account.failure or "",
         "kept_steps": kept_steps(steps, account.reply),
-        "events": encode_rows(_events(account.reply, turn_id=turn_id, message_ids=message_ids)),
+        "events": encode_rows(_events(account, turn_id=turn_id, message_ids=message_ids)),
     }
     return Draft(fields, _digest([text, *(step.content for step in steps)]))
 
@@ -86,9 +91,12 @@ def _digest(texts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _events(reply: Reply, *, turn_id: str, message_ids: Sequence[str]) -> list[EventRow]:
+def _events(account: Account, *, turn_id: str, message_ids: Sequence[str]) -> list[EventRow]:
+    if account.failure is not None:
+        return []
     handled = [handled_event(message_id, now=AT_COMPLETION) for message_id in message_ids]
-    if not isinstance(reply, Replied):
+    if not isinstance(account.reply, Replied):
         return handled
+    reply = account.reply
     sent = Message(message_id=reply.receipt or f"reply:{turn_id}", text=reply.text, role="assistant")
     return [message_event(sent, now=AT_COMPLETION), *handled]

@@ -58,6 +58,7 @@ class TurnEnded(TurnledgerError):
 class TurnBlocked(TurnledgerError):
     """The turn cannot be resumed safely; `reason` says why."""
 
+    reason: str
     retry: ClassVar[bool] = False
 
 
@@ -65,6 +66,25 @@ class CompletionConflict(TurnledgerError):
     """The turn was completed before with another content; the first completion stands."""
 
     retry: ClassVar[bool] = False
+
+
+class QueueFull(TurnledgerError):
+    """Too much is pending for another turn to be queued."""
+
+    retry: ClassVar[bool] = True
+
+
+class SliceLimit(TurnledgerError):
+    """The turn was taken up too often; it has been ended, with what it did so far on record."""
+
+    turn_id: str
+    retry: ClassVar[bool] = False
+
+
+class NotPersisted(TurnledgerError):
+    """Neither Redis nor Postgres nor the spool could take the completed turn."""
+
+    retry: ClassVar[bool] = True
 
 
 class OversizedPayload(InvalidInput):

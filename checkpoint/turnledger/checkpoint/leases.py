@@ -1,74 +1,132 @@
-"""One daemon thread a process that keeps the leases of its running turns."""
+"""One daemon thread a process that keeps the leases of its running turns and watches its completed ones."""
 
 import os
 import threading
+import time
 from typing import Protocol
 from weakref import WeakSet
 
 import structlog
 
-from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable
+from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, NotPersisted
 from turnledger.checkpoint.records import Claim, Records
+from turnledger.store import TurnledgerError
 
 log = structlog.get_logger(__name__)
 
+_REDIS_TROUBLE = (CheckpointUnavailable, CheckpointMisconfigured)
+_ON_ITS_WAY = ("completed", "rejected")
 
-class Leased(Protocol):
-    """A turn whose lease can be kept."""
+
+class Held(Protocol):
+    """A turn that this process holds."""
+
+    @property
+    def turn_id(self) -> str:
+        """Its id."""
+        ...
 
     @property
     def claim(self) -> Claim:
         """The claim to renew."""
         ...
 
+    def lease_renewed(self, asked_at: float) -> None:
+        """Told when the lease was renewed, by a call made at this time of `time.monotonic`."""
+        ...
+
     def lease_lost(self) -> None:
         """Told when the record is no longer this claim's."""
         ...
 
+    def submit_again(self) -> None:
+        """Told when its completion is lost."""
+        ...
+
 
 class LeaseKeeper:
-    """Renews every `renew_s`; a turn that its holder dropped is forgotten by itself."""
+    """Does a round every `renew_s`. A running turn that its holder dropped is forgotten by itself.
+
+    A completed turn is remembered until it is seen committed: should Redis lose what it had acknowledged, in a
+    failover or a restart, it is submitted again.
+    """
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._turns: WeakSet[Leased] = WeakSet()
+        self._running: WeakSet[Held] = WeakSet()
+        self._completed: dict[str, Held] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._process_id = 0
+        self.redis_is_crowded = False
 
-    def keep(self, turn: Leased) -> None:
+    def keep(self, turn: Held) -> None:
         """Renew this turn's lease from now on."""
         with self._lock:
-            self._turns.add(turn)
-            if self._process_id != os.getpid():
-                self._start()
+            self._running.add(turn)
+            self._ensure_thread()
 
-    def release(self, turn: Leased) -> None:
+    def release(self, turn: Held) -> None:
         """Stop renewing this turn's lease."""
         with self._lock:
-            self._turns.discard(turn)
+            self._running.discard(turn)
+
+    def confirm(self, turn: Held) -> None:
+        """Watch this completed turn until it is committed; the oldest is forgotten when there are too many."""
+        with self._lock:
+            self._completed[turn.turn_id] = turn
+            if len(self._completed) > self._records.settings.unconfirmed_turns:
+                del self._completed[next(iter(self._completed))]
 
     def close(self) -> None:
         """End the thread."""
         self._stopped.set()
 
-    def renew_all(self) -> None:
-        """One round for every kept turn; a turn that is lost is told so."""
+    def round(self) -> None:
+        """Renew every lease, look at every completed turn, and see how full Redis is."""
+        try:
+            self._renew_all()
+            self._confirm_all()
+            share = self._records.memory_share()
+            self.redis_is_crowded = share > self._records.settings.redis_memory_share
+        except _REDIS_TROUBLE as error:
+            log.warning("leases_not_renewed", reason=str(error))
+
+    def _renew_all(self) -> None:
         with self._lock:
-            turns = list(self._turns)
+            turns = list(self._running)
         if not turns:
             return
-        try:
-            renewed = self._records.renew([turn.claim for turn in turns])
-        except (CheckpointUnavailable, CheckpointMisconfigured) as error:
-            log.warning("leases_not_renewed", turns=len(turns), reason=str(error))
-            return
+        asked_at = time.monotonic()
+        renewed = self._records.renew([turn.claim for turn in turns])
         for turn, kept in zip(turns, renewed, strict=True):
-            if not kept:
+            if kept:
+                turn.lease_renewed(asked_at)
+            else:
                 self.release(turn)
                 turn.lease_lost()
 
-    def _start(self) -> None:
+    def _confirm_all(self) -> None:
+        with self._lock:
+            turns = list(self._completed.values())
+        states = self._records.states([turn.turn_id for turn in turns]) if turns else []
+        for turn, state in zip(turns, states, strict=True):
+            if state not in _ON_ITS_WAY and (state == "committed" or self._submitted_again(turn)):
+                with self._lock:
+                    self._completed.pop(turn.turn_id, None)
+
+    def _submitted_again(self, turn: Held) -> bool:
+        """Whether there is nothing left to do: it is committed, or somebody else has taken it over."""
+        try:
+            turn.submit_again()
+        except TurnledgerError as error:
+            log.warning("turn_not_submitted_again", turn_id=turn.turn_id, reason=str(error))
+            return not (error.retry or isinstance(error, NotPersisted))
+        return True
+
+    def _ensure_thread(self) -> None:
+        if self._process_id == os.getpid():
+            return
         self._process_id = os.getpid()
         self._stopped = threading.Event()
         thread = threading.Thread(target=self._run, args=(self._stopped,), name="turnledger-leases", daemon=True)
@@ -76,4 +134,4 @@ class LeaseKeeper:
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.wait(self._records.settings.renew_s):
-            self.renew_all()
+            self.round()

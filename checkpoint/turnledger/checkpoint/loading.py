@@ -43,7 +43,7 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             started_at=str(fields["started_at"]),
             completed_at=time_text(int(fields["completed_at"] or 0)),
             entry_id=str(fields["entry_id"]),
-            entry=_fitted(str(fields["entry"]), fitting=fields["fitting"]),
+            entry=fitted_entry(str(fields["entry"]), fitting=fields["fitting"]),
             decision=fields["decision"] or None,
             failure=fields["failure"] or None,
             steps=tuple(steps[: int(fields["kept_steps"] or 0)]),
@@ -54,7 +54,8 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
         raise CorruptData(f"the record of turn {turn_id} cannot be read: {error}", where=turn_id) from None
 
 
-def _fitted(entry: str, *, fitting: str | None) -> str:
+def fitted_entry(entry: str, *, fitting: str | None) -> str:
+    """The entry as it is committed: over-long arguments and errors as names, when it has any."""
     if fitting != "names":
         return entry
     return encode_entry(with_names(decode_entry(entry, ordinal=None)))

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from turnledger.checkpoint.errors import CheckpointMisconfigured
 from turnledger.checkpoint.keys import decode_ledger
 from turnledger.store import LedgerName
+from turnledger.store.events import EventRow, decode_rows
 from turnledger.store.json_text import decode_json, encode_json
 
 RECORD_FORMAT = "1"  # a record of another format is refused by resume and left alone by everything else
@@ -74,6 +75,11 @@ class LedgerView:
     rejected: tuple[PendingTurn, ...]
     open: tuple[OpenTurn, ...]
 
+    @classmethod
+    def unknown(cls, *, now_ms: int) -> "LedgerView":
+        """The view of a node that cannot ask Redis."""
+        return cls(now_ms, 0, None, (), (), ())
+
     @property
     def uncommitted(self) -> tuple[PendingTurn, ...]:
         """Pending and rejected turns in the order in which they were completed."""
@@ -131,7 +137,11 @@ class Record:
     bootstrap: Any
     reason: str
     superseded_by: str
-    ordinal: int | None
+    covered: int
+    replaced_by: int | None
+    blocked: str
+    delivery: str
+    before: tuple[EventRow, ...]
 
 
 def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
@@ -162,7 +172,11 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         bootstrap=decode_json(fields["bootstrap"]) if fields.get("bootstrap") else None,
         reason=fields.get("reason", ""),
         superseded_by=fields.get("superseded_by", ""),
-        ordinal=int(fields["ordinal"]) if fields.get("ordinal") else None,
+        covered=int(fields.get("covered") or 0),
+        replaced_by=int(fields["replaced_by"]) if fields.get("replaced_by") else None,
+        blocked=fields.get("blocked", ""),
+        delivery=fields.get("delivery", ""),
+        before=decode_rows(fields.get("before")),
     )
 
 

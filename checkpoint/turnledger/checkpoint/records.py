@@ -18,7 +18,9 @@ from turnledger.checkpoint.errors import (
     AlreadyHandled,
     AlreadyRunning,
     CompletionConflict,
+    QueueFull,
     StaleTurn,
+    TurnBlocked,
     TurnEnded,
     TurnNotFound,
 )
@@ -34,6 +36,7 @@ from turnledger.checkpoint.record import (
 )
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.store import LedgerName
+from turnledger.store.json_text import encode_json
 
 Fields = Mapping[str, str | int]
 Lease = Literal["keep", "give up"]
@@ -43,7 +46,7 @@ COMMIT_FIELDS = (
     "decision", "failure", "kept_steps", "before", "events",
 )  # fmt: skip
 _SCRIPTS = (
-    "look", "open", "save", "renew", "claim", "complete", "end",
+    "look", "open", "save", "renew", "claim", "block", "input", "complete", "end",
     "take", "window", "front", "finish", "reject", "reinstate", "restore", "overdue", "prune",
 )  # fmt: skip
 
@@ -160,6 +163,7 @@ class Records:
             AlreadyRunning: its owner's lease is in force.
             AlreadyHandled: it is completed.
             TurnEnded: it failed or was abandoned.
+            TurnBlocked: somebody marked it so; `reason` says why.
             CheckpointMisconfigured: the record has another format; it is left as it is.
         """
         keys = self.keys
@@ -169,11 +173,33 @@ class Records:
             raise already_running(turn_id, owner=answer[1], state=answer[2])
         if answer[0] == "ended" and answer[1] in ("completed", "committed", "rejected"):
             raise already_handled(turn_id, entry_id=answer[2])
+        if answer[0] == "blocked":
+            raise TurnBlocked(f"turn {turn_id} cannot be resumed safely: {answer[1]}", reason=answer[1])
         if answer[0] == "format":
             raise unknown_format(turn_id, found=answer[1])
         if answer[0] != "claimed":
             raise _refused(turn_id, answer)
         return decode_record(turn_id, _pairs(answer[1])), list(answer[2])
+
+    def block(self, turn_id: str, *, reason: str) -> bool:
+        """Mark an unfinished turn as not to be resumed; its holder may still complete it. True: it is marked."""
+        return bool(self._run("block", [self.keys.record(turn_id)], [reason]))
+
+    def append_input(self, turn_id: str, *, message_id: str, message_ids: Sequence[str], steps: Sequence[str]) -> None:
+        """Append steps to a parked turn; the same message again changes nothing.
+
+        Raises:
+            TurnNotFound, TurnEnded: there is nothing to append to.
+            AlreadyRunning: it is not parked.
+        """
+        keys = self.keys
+        places = [keys.record(turn_id), keys.steps(turn_id), keys.turns]
+        head = [turn_id, message_id, encode_json(list(message_ids)), self._expiry_ms]
+        answer = self._run("input", places, [*head, *steps])
+        if answer[0] == "busy":
+            raise already_running(turn_id, state=answer[1], owner=answer[2])
+        if answer[0] not in ("taken", "again"):
+            raise _refused(turn_id, answer)
 
     def complete(
         self,
@@ -190,15 +216,19 @@ class Records:
 
         Raises:
             CompletionConflict: it was completed before, with another content.
+            QueueFull: too much is pending; nothing was written.
             StaleTurn, TurnEnded, TurnNotFound: nothing was written.
         """
         keys, turn_id = self.keys, claim.turn_id
         job = commit_job(turn_id, settings=self.settings)
         head: list[Any] = [turn_id, claim.owner, claim.revision, operation, digest, keys.turn_prefix, work_key]
-        head += [self.settings.commit_queue, job_id(turn_id), 2 * len(fields), *_flat(fields)]
+        head += [self.settings.commit_queue, job_id(turn_id), self.settings.pending_turns]
+        head += [2 * len(fields), *_flat(fields)]
         answer = self._run("complete", self._complete_keys(ledger, turn_id), [*head, 2 * len(job), *_flat(job), *steps])
         if answer[0] == "conflict":
             raise CompletionConflict(f"turn {turn_id} was completed before with another content; the first stands")
+        if answer[0] == "full":
+            raise QueueFull(f"{self.settings.pending_turns} turns are pending; turn {turn_id} was not queued")
         if answer[0] != "completed":
             raise _refused(turn_id, answer)
         return str(answer[1])
@@ -225,12 +255,26 @@ class Records:
             raise _refused(turn_id, answer)
         return int(answer[1])
 
-    def steps_of(self, turns: Sequence[tuple[str, int]]) -> list[list[str]]:
-        """The first so-many steps of each (turn_id, number), in wire form, in one round trip."""
+    def steps_of(self, parts: Sequence[tuple[str, int, int]]) -> list[list[str]]:
+        """Of each (turn_id, first, end) the steps from first up to end, in wire form, in one round trip."""
+        wanted = [(turn_id, first, end) for turn_id, first, end in parts if end > first]
         with translated(), self.redis.pipeline(transaction=False) as pipeline:
-            for turn_id, number in turns:
-                pipeline.lrange(self.keys.steps(turn_id), 0, number - 1)
-            return [steps if number else [] for steps, (_, number) in zip(pipeline.execute(), turns, strict=True)]
+            for turn_id, first, end in wanted:
+                pipeline.lrange(self.keys.steps(turn_id), first, end - 1)
+            return list(pipeline.execute())
+
+    def states(self, turn_ids: Sequence[str]) -> list[str | None]:
+        """The state of each turn, None where there is no record, in one round trip."""
+        with translated(), self.redis.pipeline(transaction=False) as pipeline:
+            for turn_id in turn_ids:
+                pipeline.hget(self.keys.record(turn_id), "state")
+            return list(pipeline.execute())
+
+    def memory_share(self) -> float:
+        """How much of its memory limit Redis uses, 0 where it has none."""
+        with translated():
+            memory = self.redis.info("memory")
+        return int(memory["used_memory"]) / int(memory["maxmemory"]) if int(memory.get("maxmemory", 0)) else 0.0
 
     def read(self, turn_id: str) -> tuple[Record, list[str]]:
         """The record and its steps in wire form, as of one moment.

@@ -1,5 +1,7 @@
 """What the Redis side can be told, one named value each."""
 
+from pathlib import Path
+
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -39,6 +41,29 @@ class CheckpointSettings(BaseSettings):
     )
     renew_s: float = Field(
         default=15.0, gt=0, description="How often a lease is renewed: three renewals may fail before it lapses."
+    )
+    lease_margin_s: float = Field(
+        default=5.0,
+        ge=0,
+        description="A node stops trusting its lease this long before it lapses, for slow calls and slow clocks.",
+    )
+    slices: int = Field(
+        default=5, ge=1, description="A turn taken up more often than this goes in circles, and is ended."
+    )
+    pending_turns: int = Field(
+        default=100_000,
+        ge=1,
+        description="Beyond so many pending turns a node commits directly: Redis must never be filled up to refusal.",
+    )
+    redis_memory_share: float = Field(
+        default=0.85, gt=0, le=1, description="Beyond this share of Redis' memory limit a node commits directly."
+    )
+    unconfirmed_turns: int = Field(
+        default=10_000, ge=1, description="Completed turns a node remembers until it has seen them committed."
+    )
+    spool_folder: Path = Field(
+        default=Path.home() / ".turnledger" / "spool",
+        description="Where completed turns go when no store takes them; a disk that outlives the process.",
     )
     unfinished_expiry_s: float = Field(
         default=86_400.0, gt=0, description="An unfinished turn nobody touched for a day is given up."

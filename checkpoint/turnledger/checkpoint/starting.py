@@ -8,7 +8,7 @@ from turnledger.checkpoint.keys import encode_ledger
 from turnledger.checkpoint.record import RECORD_FORMAT, Cursor, LedgerView
 from turnledger.checkpoint.records import already_handled, already_running, turn_ended
 from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreSettings
-from turnledger.store.events import failed_event, handled_key, message_event, started_event
+from turnledger.store.events import EventRow, encode_rows, failed_event, handled_key, message_event, started_event
 from turnledger.store.identity import check_turn_id, check_work_key, new_entry_id, new_turn_id
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
@@ -20,6 +20,7 @@ from turnledger.store.ledger import (
     end_run,
     find_answered,
     lock_ledger,
+    look_around,
     read_head,
 )
 from turnledger.store.times import time_text
@@ -108,20 +109,59 @@ def begin(database: Database, request: StartRequest, view: LedgerView) -> Beginn
         create_ledgers(database, [request.ledger])
         beginning = _try_to_begin(database, request, view)
     assert beginning is not None, "a ledger cannot vanish once it was made"
+    refuse_decided(request, beginning)
+    return beginning
+
+
+def refuse_decided(request: StartRequest, beginning: Beginning) -> None:
+    """Refuse what Postgres has decided: the work, or this very run.
+
+    Raises:
+        AlreadyHandled, TurnEnded: name the run.
+    """
     if beginning.answered is not None:
         raise already_handled(beginning.answered.turn_id, entry_id=beginning.answered.entry_id)
-    run = beginning.runs[request.turn_id]
+    run = beginning.runs.get(request.turn_id)
+    if run is None or run.outcome is None:
+        return
     if run.outcome in ("completed", "duplicate"):
         raise already_handled(run.duplicate_of or run.turn_id, entry_id=None)
-    if run.outcome is not None:
-        raise turn_ended(run.turn_id, state=run.outcome)
+    raise turn_ended(run.turn_id, state=run.outcome)
+
+
+def look_only(database: Database, request: StartRequest, view: LedgerView) -> Beginning | None:
+    """What `begin` reads, without a lock and without writing; None: the ledger has no history yet.
+
+    Raises:
+        AlreadyHandled: the work key is completed.
+    """
+    with database.snapshot() as connection:
+        head = read_head(connection, request.ledger)
+        if head is None:
+            return None
+        beginning = look_around(
+            connection,
+            head,
+            turn_id=request.turn_id,
+            work_key=request.work_key,
+            watched_keys=[handled_key(message.message_id) for message in request.messages],
+            watched_runs=[turn.turn_id for turn in view.uncommitted],
+            most_entries=database.settings.max_entries,
+        )
+    refuse_decided(request, beginning)
     return beginning
+
+
+def unwritten_rows(request: StartRequest, view: LedgerView) -> list[EventRow]:
+    """What `begin` writes into the log: the inbound messages, and that the run started."""
+    now = time_text(view.now_ms)
+    rows = [message_event(message, now=now) for message in request.messages]
+    return [*rows, started_event(request.turn_id, work_key=request.work_key, now=now)]
 
 
 def _try_to_begin(database: Database, request: StartRequest, view: LedgerView) -> Beginning | None:
     now = time_text(view.now_ms)
-    rows = [message_event(message, now=now) for message in request.messages]
-    rows.append(started_event(request.turn_id, work_key=request.work_key, now=now))
+    rows = unwritten_rows(request, view)
     with database.transaction() as connection:
         head = lock_ledger(connection, request.ledger)
         if head is None:
@@ -155,23 +195,45 @@ def recorded_fields(
 ) -> Fields:
     """The first fields of a recorded turn: its block, frozen, and the history it is built on."""
     head = beginning.head
-    uncommitted = tuple(turn.turn_id for turn in view.uncommitted)
-    cursor = Cursor(head.ledger_id, head.history_version, head.next_seq - 1, request.turn_id, uncommitted)
-    block = earlier_block(
-        beginning,
-        uncommitted=view.uncommitted,
-        most_entries=settings.max_entries,
-        budget_bytes=settings.block_bytes,
-    )
-    handled = _handled(request, view, beginning)
+    cursor = Cursor(head.ledger_id, head.history_version, head.next_seq - 1, beginning.last_turn_id, _seen(view))
     return {
         **_common_fields(request, view),
         "recorded": "1",
         "epoch": beginning.runs[request.turn_id].epoch,
         "cursor": cursor.encode(),
-        "earlier": block,
-        "handled": encode_json(handled),
+        "earlier": _block(view, beginning, settings),
+        "handled": encode_json(_handled(request, view, beginning)),
     }
+
+
+def unwritten_fields(
+    request: StartRequest, view: LedgerView, beginning: Beginning | None, *, settings: StoreSettings
+) -> Fields:
+    """The first fields of a turn that Postgres could not be told of: what it missed travels with the completion.
+
+    Without a beginning the earlier turns could not be read either. The cursor takes the head at first contact.
+    """
+    return {
+        **_common_fields(request, view),
+        "recorded": "1",
+        "cursor": Cursor(None, 0, -1, None, _seen(view)).encode(),
+        "earlier": "" if beginning is None else _block(view, beginning, settings),
+        "handled": "[]" if beginning is None else encode_json(_handled(request, view, beginning)),
+        "before": encode_rows(unwritten_rows(request, view)),
+    }
+
+
+def _seen(view: LedgerView) -> tuple[str, ...]:
+    return tuple(turn.turn_id for turn in view.uncommitted)
+
+
+def _block(view: LedgerView, beginning: Beginning, settings: StoreSettings) -> str:
+    return earlier_block(
+        beginning,
+        uncommitted=view.uncommitted,
+        most_entries=settings.max_entries,
+        budget_bytes=settings.block_bytes,
+    )
 
 
 def unrecorded_fields(request: StartRequest, view: LedgerView) -> Fields:

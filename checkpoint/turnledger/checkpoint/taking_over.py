@@ -1,57 +1,122 @@
 """The part of a resume that Postgres decides: the epoch, and whether there is anything left to do."""
 
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
 from turnledger.checkpoint.errors import AlreadyHandled, TurnBlocked, TurnEnded
-from turnledger.checkpoint.record import Record
-from turnledger.checkpoint.records import Claim, Records, already_handled, new_token, turn_ended
+from turnledger.checkpoint.record import Cursor, Record
+from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, TurnledgerError
 from turnledger.store.events import duplicate_event
-from turnledger.store.ledger import Answered, Head, Run, end_run, find_answered, lock_ledger, raise_epoch
+from turnledger.store.ledger import (
+    Answered,
+    Head,
+    Run,
+    end_run,
+    find_answered,
+    insert_run,
+    lock_ledger,
+    raise_epoch,
+    read_head,
+    turn_at,
+)
 from turnledger.store.times import time_text
 
 
-def take_over(database: Database, record: Record) -> int:
-    """Fence off, in Postgres, whoever held the turn before. Returns the new epoch.
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """What the new holder continues from: its epoch, the cursor, and how many own steps a replacement covers."""
+
+    epoch: int
+    cursor: Cursor
+    covered: int
+
+
+def take_over(database: Database, record: Record) -> TakeOver:
+    """Fence off, in Postgres, whoever held the turn before, and follow the history it was built on.
+
+    A newer history wins: the cursor moves to it, and the own steps that its replacement covers are named.
 
     Raises:
         AlreadyHandled: this run, or another of its work key, is committed.
         TurnEnded: this run failed or was abandoned.
-        TurnBlocked: its history was replaced.
+        TurnBlocked: the history it was built on is not there: Postgres was set back, or its ledger is another.
         StoreUnavailable, StoreBusy: try again.
     """
     if record.superseded_by:
         first_turn_id, _, entry_id = record.superseded_by.partition(" ")
         raise already_handled(first_turn_id, entry_id=entry_id)
+    unchanged = TakeOver(record.epoch + 1, record.cursor, record.covered)
     if not record.recorded:
-        return record.epoch + 1
+        return unchanged
     with database.transaction() as connection:
         head = lock_ledger(connection, record.ledger)
         if head is None:
-            return record.epoch + 1
-        raised = raise_epoch(connection, record.turn_id)
+            _refuse_lost_history(record, head=None, turn_id=None)
+            return unchanged
+        run = _fenced(connection, head, record)
         wanted = (head.ledger_id, record.work_key)
         answered = find_answered(connection, [wanted]).get(wanted)
-    epoch, outcome, first = raised or (record.epoch + 1, None, None)
-    _refuse_decided(record, outcome=outcome, first=first, answered=answered)
-    _refuse_replaced(record, head)
-    return epoch
+        _refuse_decided(record, run=run, answered=answered)
+        _refuse_lost_history(record, head=head, turn_id=turn_at(connection, head.ledger_id, record.cursor.seq))
+    return TakeOver(run.epoch, _followed(record.cursor, head), max(record.covered, run.steps_written))
 
 
-def _refuse_decided(record: Record, *, outcome: str | None, first: str | None, answered: Answered | None) -> None:
-    if outcome in ("completed", "duplicate"):
-        raise already_handled(first or record.turn_id, entry_id=None if first else record.entry_id)
-    if outcome in ("failed", "abandoned"):
-        raise turn_ended(record.turn_id, state=outcome)
+def check_history(database: Database, record: Record) -> None:
+    """Refuse a turn whose history is not there any more; changes nothing.
+
+    Raises:
+        TurnBlocked: as `take_over`.
+        StoreUnavailable, StoreBusy: try again.
+    """
+    with database.snapshot() as connection:
+        head = read_head(connection, record.ledger)
+        turn_id = None if head is None else turn_at(connection, head.ledger_id, record.cursor.seq)
+    _refuse_lost_history(record, head=head, turn_id=turn_id)
+
+
+def _fenced(connection: Connection, head: Head, record: Record) -> Run:
+    """The run at its new epoch; a run that Postgres was never told of is made, so that the epoch can fence it."""
+    raised = raise_epoch(connection, record.turn_id)
+    if raised is not None:
+        return raised
+    run = Run(record.turn_id, head.ledger_id, record.work_key, record.epoch + 1, 0, None, None)
+    insert_run(connection, run, started_at=record.started_at)
+    return run
+
+
+def _followed(cursor: Cursor, head: Head) -> Cursor:
+    """The cursor at the head's version; one that was made without Postgres takes the head."""
+    if cursor.ledger_id is None:
+        return replace(cursor, ledger_id=head.ledger_id, history_version=head.history_version)
+    return replace(cursor, history_version=head.history_version)
+
+
+def _refuse_decided(record: Record, *, run: Run, answered: Answered | None) -> None:
+    if run.outcome in ("completed", "duplicate"):
+        entry_id = None if run.duplicate_of else record.entry_id
+        raise already_handled(run.duplicate_of or record.turn_id, entry_id=entry_id)
+    if run.outcome in ("failed", "abandoned"):
+        raise turn_ended(record.turn_id, state=run.outcome)
     if answered is not None:
         raise already_handled(answered.turn_id, entry_id=answered.entry_id)
 
 
-def _refuse_replaced(record: Record, head: Head) -> None:
-    if head.history_version != record.cursor.history_version:
-        raise TurnBlocked(
-            f"turn {record.turn_id} was built on history version {record.cursor.history_version}, its ledger is "
-            f"at {head.history_version}",
-            reason="history_replaced",
-        )
+def _refuse_lost_history(record: Record, *, head: Head | None, turn_id: str | None) -> None:
+    cursor = record.cursor
+    if cursor.ledger_id is None or cursor.seq < 0:
+        return
+    if head is None or head.ledger_id != cursor.ledger_id:
+        raise _blocked(record, "other_history", "its ledger was purged or replaced")
+    if head.history_version < cursor.history_version or head.next_seq <= cursor.seq:
+        raise _blocked(record, "cursor_ahead", "Postgres does not have all of the history it was built on")
+    if turn_id != cursor.seq_turn_id:
+        raise _blocked(record, "other_history", "Postgres has another history than the one it was built on")
+
+
+def _blocked(record: Record, reason: str, words: str) -> TurnBlocked:
+    return TurnBlocked(f"turn {record.turn_id} cannot be resumed: {words} ({reason})", reason=reason)
 
 
 def let_go(records: Records, database: Database, *, claim: Claim, record: Record, error: TurnledgerError) -> None:
@@ -60,7 +125,8 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
         records.end(claim, ledger=record.ledger, state=error.state, fields={}, operation=new_token())
         return
     if not isinstance(error, AlreadyHandled):
-        fields: dict[str, str | int] = {"state": "parked", "reason": record.reason or "owner_lost"}
+        blocked = error.reason if isinstance(error, TurnBlocked) else ""
+        fields: Fields = {"state": "parked", "reason": record.reason or "owner_lost", "blocked": blocked}
         records.save(claim, fields=fields, lease="give up")
         return
     first = error.turn_id

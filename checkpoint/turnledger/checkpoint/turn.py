@@ -1,33 +1,77 @@
 """A turn in progress, as the engine node that runs it holds it."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import structlog
 
-from turnledger.checkpoint.completion import Account, draft_completion
+from turnledger.checkpoint.completion import Account, Draft, draft_completion
+from turnledger.checkpoint.direct import DirectCommit, DirectCommits
 from turnledger.checkpoint.earlier import not_committed
-from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, OversizedPayload
+from turnledger.checkpoint.errors import (
+    CheckpointMisconfigured,
+    CheckpointUnavailable,
+    CompletionConflict,
+    OversizedPayload,
+    QueueFull,
+    TurnNotFound,
+)
 from turnledger.checkpoint.leases import LeaseKeeper
-from turnledger.checkpoint.record import Cursor, PendingTurn, Record
-from turnledger.checkpoint.records import Claim, Lease, Records, new_token
-from turnledger.store import CallRecord, Database, LedgerName, Step, TurnledgerError
-from turnledger.store.crash_points import crash_point
-from turnledger.store.entry import Reply
-from turnledger.store.events import EventRow, failed_event
+from turnledger.checkpoint.loading import fitted_entry
+from turnledger.checkpoint.record import Cursor, Record
+from turnledger.checkpoint.records import Claim, Fields, Records
+from turnledger.checkpoint.session import Opening, Session
+from turnledger.store import (
+    CallRecord,
+    Database,
+    LedgerName,
+    Step,
+    StoreBusy,
+    StoreUnavailable,
+    TurnledgerError,
+    Undelivered,
+)
+from turnledger.store.activity import authorization_completed, authorization_requested
+from turnledger.store.commit import CompletedTurn
+from turnledger.store.entry import Replied, Reply
+from turnledger.store.events import AT_COMPLETION, EventRow, decode_rows, failed_event
 from turnledger.store.history import replay
 from turnledger.store.identity import check_label
 from turnledger.store.json_text import encode_json
-from turnledger.store.ledger import EndedAs, Run, end_run, find_runs, lock_ledger, read_head
+from turnledger.store.ledger import (
+    AppendResult,
+    EndedAs,
+    Run,
+    append,
+    create_ledgers,
+    database_time,
+    end_run,
+    find_runs,
+    lock_ledger,
+    read_head,
+)
 from turnledger.store.open_calls import CallChange, OpenCalls
 from turnledger.store.steps import decode_step, encode_step
-from turnledger.store.times import time_text
+from turnledger.store.times import time_text, utc_now
 
 log = structlog.get_logger(__name__)
 
+AUTHORIZATION = "authorization"  # the reason of a park that the log follows
 WAIT_POLL_S = 0.02  # a commit takes a few milliseconds once its worker is awake
+NOT_QUEUED = (CheckpointUnavailable, CheckpointMisconfigured, TurnNotFound, QueueFull)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every turn of a process shares."""
+
+    records: Records
+    database: Database
+    leases: LeaseKeeper
+    direct: DirectCommits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +83,20 @@ class Completion:
     duplicate: bool = False
 
 
-class _Write(NamedTuple):
-    """One save on its way; kept until its answer is known, so that a repeat is the same operation."""
+class AccountFields(TypedDict, total=False):
+    """What an engine may say of a turn that ended, beside its reply and its steps. All may be left out.
 
-    operation: str
-    fields: dict[str, str | int]
-    steps: tuple[str, ...]
-    lease: Lease
+    `set_out_to`: what the agent meant to do. `calls`: replaces the calls that the steps show. `reviewer`: what
+    landed, in a reviewer's words. `outcome`: one word; `blocked_on`: the evidence, with the outcome `blocked`
+    alone. `decision`: one word such as `done` or `failed`.
+    """
+
+    set_out_to: str | None
+    calls: Sequence[CallRecord] | None
+    reviewer: str | None
+    outcome: str | None
+    blocked_on: str | None
+    decision: str | None
 
 
 class _NewSteps(NamedTuple):
@@ -63,35 +114,36 @@ class Turn:
     """One run of one agent on one conversation, from `Turns.start` or `Turns.resume` to its end.
 
     The holder keeps every step in memory, so that nothing depends on what Redis still has. A handle is for
-    one thread at a time. `earlier` is the block, frozen when the turn started; `handled` names the inbound
-    messages that an earlier turn had answered; `checkpoint_error` is what the last save ran into, None when
-    everything is saved.
+    one thread at a time. `checkpoint_error` is what the last save ran into, None when everything is saved;
+    `history_error` is why the earlier turns could not be read at the start; `spooled` is the file that holds the
+    completed turn when no store took it.
     """
 
     def __init__(
         self,
+        services: Services,
         *,
-        records: Records,
-        database: Database,
-        leases: LeaseKeeper,
         record: Record,
         steps: Sequence[str] = (),
+        opening: Opening | None = None,
+        history_error: TurnledgerError | None = None,
     ) -> None:
-        self._records = records
-        self._database = database
-        self._leases = leases
+        self._services = services
+        self._records = services.records
+        self._database = services.database
         self._record = record
-        self._claim = Claim(record.turn_id, record.owner, record.revision)
+        claim = Claim(record.turn_id, record.owner, record.revision)
+        self._session = Session(services.records, claim=claim, sent=len(steps), opening=opening)
         self._wire_steps = list(steps)
         self._steps = [decode_step(step) for step in steps]
-        self._sent = len(steps)
         self._calls = OpenCalls.of(self._steps)
-        self._uncertain: _Write | None = None
-        self._ending = new_token()
         self._completed: tuple[_Asked, Completion] | None = None
+        self._delivered: Replied | None = None
         self.checkpoint_error: TurnledgerError | None = None
+        self.history_error = history_error
+        self.spooled: Path | None = None
         self.bootstrap: Any = record.bootstrap
-        leases.keep(self)
+        services.leases.keep(self)
 
     @property
     def turn_id(self) -> str:
@@ -135,13 +187,17 @@ class Turn:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Every step of this turn so far, saved or not, in order."""
-        return tuple(self._steps)
+        """The steps of this turn, saved or not, in order, less those that a replacement of history covers."""
+        return tuple(self._steps[self._record.covered :])
 
     @property
     def claim(self) -> Claim:
         """This holder's right to write, for the lease keeper."""
-        return self._claim
+        return self._session.claim
+
+    def lease_renewed(self, asked_at: float) -> None:
+        """Called by the lease keeper."""
+        self._session.renewed(asked_at)
 
     def lease_lost(self) -> None:
         """Called by the lease keeper; the next write tells the holder who has the turn."""
@@ -160,7 +216,8 @@ class Turn:
         """
         self._accept(self._checked(steps, bootstrap=bootstrap, calls_may_stay_open=False))
         try:
-            self._write({"bootstrap": _encode_bootstrap(bootstrap)})
+            self._session.save(self._wire_steps, fields={"bootstrap": _encode_bootstrap(bootstrap)})
+            self.checkpoint_error = None
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
             log.warning("save_failed", turn_id=self.turn_id, reason=str(error))
@@ -168,64 +225,119 @@ class Turn:
     def park(self, *, reason: str, steps: Sequence[Step] = (), bootstrap: object = None) -> None:
         """Save and let go: any node may resume the turn. Calls may stay open.
 
+        With the reason `authorization` the log says when permission was asked for and, at the resume, that the
+        wait is over.
+
         Raises:
             CheckpointUnavailable: it could not be saved, so it is not parked.
             InvalidInput, OversizedPayload, StaleTurn, TurnEnded, TurnNotFound: as `save`.
         """
-        self._accept(self._checked(steps, bootstrap=bootstrap, calls_may_stay_open=True))
         check_label(reason, where="reason")
-        fields: dict[str, str | int] = {"state": "parked", "reason": reason, "bootstrap": _encode_bootstrap(bootstrap)}
-        self._write(fields, lease="give up")
-        self._leases.release(self)
+        self._accept(self._checked(steps, bootstrap=bootstrap, calls_may_stay_open=True))
+        fields: Fields = {"state": "parked", "reason": reason, "bootstrap": _encode_bootstrap(bootstrap)}
+        self._session.save(self._wire_steps, fields=fields, lease="give up")
+        self._services.leases.release(self)
+        if reason == AUTHORIZATION:
+            self.note_authorization("requested")
 
-    def complete(
-        self,
-        *,
-        reply: Reply,
-        steps: Sequence[Step] = (),
-        set_out_to: str | None = None,
-        calls: Sequence[CallRecord] | None = None,
-        reviewer: str | None = None,
-        outcome: str | None = None,
-        blocked_on: str | None = None,
-        decision: str | None = None,
-    ) -> Completion:
+    def note_authorization(self, what: Literal["requested", "completed"]) -> None:
+        """Write the wait for permission into the log, as far as Postgres takes it now."""
+        authorization_id = f"{self.turn_id}:{self.slice if what == 'requested' else self.slice - 1}"
+        event = authorization_requested if what == "requested" else authorization_completed
+        try:
+            self.record(event(authorization_id))
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("authorization_not_recorded", turn_id=self.turn_id, what=what, reason=str(error))
+
+    def record(self, *events: EventRow) -> AppendResult | None:
+        """Write events of this turn into the ledger's log at once; each lands once, by its key.
+
+        Make them with `turnledger.store.activity`. None where the conversation is not recorded.
+
+        Raises:
+            StoreUnavailable, StoreBusy: nothing was written; a repeat is safe.
+        """
+        if not self.ledger.recorded:
+            return None
+        create_ledgers(self._database, [self.ledger])
+        with self._database.transaction() as connection:
+            head = lock_ledger(connection, self.ledger)
+            assert head is not None, "the ledger was just made"
+            now = database_time(connection)
+            timed = [event if event.occurred_at else event._replace(occurred_at=now) for event in events]
+            return append(connection, head, timed, turn_id=self.turn_id)
+
+    def complete(self, *, reply: Reply, steps: Sequence[Step] = (), **account: Unpack[AccountFields]) -> Completion:
         """End the turn and queue its commit, both or neither; one round trip.
 
         Repeated with the same content it gives the first answer. Where another run of the work key was first,
-        its ids are returned and this run adds nothing. `calls` replaces what the steps say.
+        its ids are returned and this run adds nothing. When Redis cannot take the turn it is committed directly,
+        or put on this node's disk (`spooled`).
 
         Raises:
             InvalidInput, OversizedPayload: a field is refused; nothing was written.
             CompletionConflict: the turn was completed before with another content.
-            StaleTurn, TurnEnded, TurnNotFound: another process has the turn; nothing was written.
-            CheckpointUnavailable: Redis stayed away; call again, a repeat is safe.
+            StaleTurn, TurnEnded: another process has the turn; nothing was written.
+            NotPersisted: no store and no disk took it; call again, a repeat is safe.
         """
-        account = Account(
-            reply=reply,
-            set_out_to=set_out_to,
-            calls=None if calls is None else tuple(calls),
-            reviewer=reviewer,
-            outcome=outcome,
-            blocked_on=blocked_on,
-            decision=decision,
-        )
-        asked = (account, tuple(steps))
-        if self._completed is not None:
-            return self._completed_before(asked)
-        completion = self._complete(account, self._checked(steps, calls_may_stay_open=True))
-        self._completed = (asked, completion)
-        self._leases.release(self)
-        return completion
+        return self._complete_once(_account(reply, account), steps)
 
-    def fail(self, code: str, *, failure_id: str | None = None) -> None:
+    def deliver(
+        self,
+        send: Callable[[], str | None],
+        *,
+        reply: str,
+        steps: Sequence[Step] = (),
+        **account: Unpack[AccountFields],
+    ) -> Completion:
+        """Send the reply and complete the turn; `send` returns the vendor's id of the message, or None.
+
+        `steps` are the final ones, which become part of the turn only once `send` has returned. While it runs the
+        turn is marked, so that nobody sends again if this process dies: it is `blocked` then. When `send` raises,
+        the turn ends as `delivery_failed` with an entry that says so, and the error is raised again. A second
+        call does not send again.
+
+        Raises:
+            whatever `send` raises, and what `complete` raises; after a delivery `fail` calls no `notify`.
+        """
+        if self._completed is not None:
+            return self._completed[1]
+        if self._delivered is None:
+            self._mark_delivering()
+            try:
+                self._delivered = Replied(reply, send())
+            except Exception:
+                undelivered = replace(_account(Undelivered(reply), account), failure="delivery_failed")
+                self._complete_once(undelivered, steps)
+                raise
+        return self._complete_once(_account(self._delivered, account), steps)
+
+    def fail(self, code: str, *, failure_id: str | None = None, notify: Callable[[], object] | None = None) -> None:
         """End the turn without an entry, for an allow-listed reason; `failure_id` is opaque, never provider text.
+
+        `notify` sends the safe failure reply: also when the failure could not be recorded, never after a
+        delivered reply.
 
         Raises:
             InvalidInput: the code is not known.
-            StaleTurn, TurnEnded, TurnNotFound: another process has the turn; nothing was written.
+            StaleTurn, TurnEnded: another process has the turn; nothing was written, nobody notified.
+            CheckpointUnavailable, StoreUnavailable, StoreBusy: it is not recorded; raised after `notify`.
         """
-        self._end("failed", code=code, failure_id=failure_id)
+        persistence_error = self._try_to_fail(code, failure_id)
+        try:
+            if notify is not None and self._delivered is None:
+                notify()
+        except Exception as error:
+            if persistence_error is not None:
+                raise persistence_error from error
+            raise
+        if persistence_error is not None:
+            raise persistence_error
+
+    def stop(self, code: str) -> Completion:
+        """End the turn as failed with what it did so far on record: nobody received a reply."""
+        account = Account(reply=Undelivered(""), decision="failed", failure=code)
+        return self._complete_once(account, ())
 
     def abandon(self) -> None:
         """End the turn without an entry because nobody will go on with it; its work key is free again.
@@ -251,7 +363,12 @@ class Turn:
             head = read_head(connection, self.ledger)
             committed = [] if head is None else replay(connection, head)
             runs = find_runs(connection, [turn.turn_id for turn in uncommitted])
-        return [*committed, *self._steps_on_their_way(not_committed(uncommitted, runs))]
+        moving = [
+            (turn.turn_id, runs[turn.turn_id].steps_written if turn.turn_id in runs else 0, turn.kept_steps)
+            for turn in not_committed(uncommitted, runs)
+        ]
+        wire = self._records.steps_of(moving)
+        return [*committed, *(decode_step(step) for steps in wire for step in steps)]
 
     def wait(self, *, timeout_s: float = 30.0) -> None:
         """Return once the completed turn is history.
@@ -267,6 +384,159 @@ class Turn:
             time.sleep(WAIT_POLL_S)
         raise TimeoutError(f"turn {self.turn_id} is {record.state} after {timeout_s:g} s")
 
+    def submit_again(self) -> None:
+        """Called when the completed turn's record is gone or went back: Redis lost what it had acknowledged.
+
+        Raises:
+            StaleTurn: another process has taken the turn over.
+            StoreUnavailable, StoreBusy, NotPersisted: try again.
+        """
+        assert self._completed is not None, "only a completed turn is submitted again"
+        (account, steps), _ = self._completed
+        draft, wire = self._drafted(account, self._checked(steps, calls_may_stay_open=True))
+        log.warning("turn_submitted_again", turn_id=self.turn_id)
+        self._commit_directly(draft, wire)
+
+    def _complete_once(self, account: Account, steps: Sequence[Step]) -> Completion:
+        asked = (account, tuple(steps))
+        if self._completed is not None:
+            return self._completed_before(asked)
+        draft, wire = self._drafted(account, self._checked(steps, calls_may_stay_open=True))
+        completion = self._submit(draft, wire)
+        self._completed = (asked, completion)
+        self._services.leases.release(self)
+        return completion
+
+    def _completed_before(self, asked: _Asked) -> Completion:
+        assert self._completed is not None, "called for a completed turn"
+        first_asked, completion = self._completed
+        if asked != first_asked:
+            raise CompletionConflict(f"turn {self.turn_id} was completed before with another content")
+        return completion
+
+    def _drafted(self, account: Account, new: _NewSteps) -> tuple[Draft, tuple[str, ...]]:
+        draft = draft_completion(
+            account,
+            turn_id=self.turn_id,
+            entry_id=self.entry_id,
+            triggered_by=self._record.triggered_by,
+            message_ids=self._record.message_ids,
+            steps=(*self._steps, *new.steps),
+        )
+        wire = (*self._wire_steps, *new.wire)
+        draft.fields["bytes"] = sum(map(_size, wire)) + int(draft.fields["entry_bytes"])
+        return draft, wire
+
+    def _submit(self, draft: Draft, wire: tuple[str, ...]) -> Completion:
+        if not self._record.recorded:
+            return self._complete_unrecorded()
+        if self._services.leases.redis_is_crowded:
+            return self._commit_directly(draft, wire)
+        try:
+            first = self._session.complete(wire, ledger=self.ledger, work_key=self.work_key, draft=draft)
+        except NOT_QUEUED as error:
+            log.warning("turn_not_queued", turn_id=self.turn_id, reason=str(error))
+            return self._commit_directly(draft, wire)
+        self._services.leases.confirm(self)
+        first_turn_id, _, entry_id = first.partition(" ")
+        return self._answer(first_turn_id, entry_id)
+
+    def _answer(self, first_turn_id: str | None, entry_id: str | None) -> Completion:
+        if first_turn_id:
+            return Completion(first_turn_id, entry_id or "", duplicate=True)
+        return Completion(self.turn_id, self.entry_id)
+
+    def _complete_unrecorded(self) -> Completion:
+        try:
+            self._session.end(ledger=self.ledger, state="committed", fields={"outcome": "not recorded"})
+        except NOT_QUEUED as error:
+            log.warning("unrecorded_turn_not_ended", turn_id=self.turn_id, reason=str(error))
+        return Completion(self.turn_id, self.entry_id)
+
+    def _commit_directly(self, draft: Draft, wire: tuple[str, ...]) -> Completion:
+        turn = self._completed_turn(draft, wire)
+        owned = self._completed is not None or self._session.owns_surely()
+        taken = self._services.direct.take(turn, built_on=self.cursor.pending, owned=owned)
+        self.spooled = taken.spooled
+        if taken.spooled is None:
+            self._finish_record(taken)
+        return self._answer(taken.first, taken.first_entry_id)
+
+    def _completed_turn(self, draft: Draft, wire: tuple[str, ...]) -> CompletedTurn:
+        fields, record = draft.fields, self._record
+        return CompletedTurn(
+            turn_id=self.turn_id,
+            ledger=self.ledger,
+            work_key=self.work_key,
+            epoch=record.epoch,
+            started_at=record.started_at,
+            completed_at=AT_COMPLETION,
+            entry_id=self.entry_id,
+            entry=fitted_entry(str(fields["entry"]), fitting=str(fields["fitting"])),
+            decision=str(fields["decision"]) or None,
+            failure=str(fields["failure"]) or None,
+            steps=wire[: int(fields["kept_steps"])],
+            before=record.before,
+            events=decode_rows(str(fields["events"])),
+        )
+
+    def _finish_record(self, taken: DirectCommit) -> None:
+        """Redis may be there, and only full: then nobody need find out later that this turn is history."""
+        outcome = "duplicate" if taken.first else "completed"
+        try:
+            self._session.end(
+                ledger=self.ledger, state="committed", fields={"outcome": outcome, "first": taken.first or ""}
+            )
+        except TurnledgerError as error:
+            log.info("record_not_finished", turn_id=self.turn_id, reason=str(error))
+
+    def _mark_delivering(self) -> None:
+        try:
+            self._session.save(self._wire_steps, fields={"delivery": "delivering"})
+        except CheckpointUnavailable as error:
+            self.checkpoint_error = error
+            log.warning("delivery_not_marked", turn_id=self.turn_id, reason=str(error))
+
+    def _try_to_fail(self, code: str, failure_id: str | None) -> TurnledgerError | None:
+        """Record the failure as far as it can be; what could not be done is returned."""
+        try:
+            self._end("failed", code=code, failure_id=failure_id)
+        except NOT_QUEUED as error:
+            self._fail_without_redis(failure_id)
+            return error
+        except (StoreUnavailable, StoreBusy) as error:  # the record has the code: the reconciler writes the terminal
+            return error
+        return None
+
+    def _fail_without_redis(self, failure_id: str | None) -> None:
+        if not self._session.owns_surely():
+            return
+        try:
+            self._write_terminal("failed", code="persistence_failed", failure_id=failure_id, now=time_text(utc_now()))
+        except TurnledgerError as error:
+            log.error("failure_not_recorded", turn_id=self.turn_id, reason=str(error))
+
+    def _end(self, state: EndedAs, *, code: str, failure_id: str | None) -> None:
+        if failure_id is not None:
+            check_label(failure_id, where="failure_id")
+        failed_event(self.turn_id, code=code, failure_id=failure_id, now="")
+        fields: Fields = {"code": code, "failure_id": failure_id or ""}
+        ended_at_ms = self._session.end(ledger=self.ledger, state=state, fields=fields)
+        self._services.leases.release(self)
+        self._write_terminal(state, code=code, failure_id=failure_id, now=time_text(ended_at_ms))
+
+    def _write_terminal(self, outcome: EndedAs, *, code: str, failure_id: str | None, now: str) -> None:
+        if not self._record.recorded:
+            return
+        record = self._record
+        terminal = failed_event(self.turn_id, code=code, failure_id=failure_id, now=now)
+        with self._database.transaction() as connection:
+            head = lock_ledger(connection, self.ledger)
+            if head is None:
+                return
+            run = Run(self.turn_id, head.ledger_id, self.work_key, record.epoch, 0, None, None)
+            end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
+
     def _checked(self, steps: Sequence[Step], *, calls_may_stay_open: bool, bootstrap: object = None) -> _NewSteps:
         change = self._calls.check(steps, allow_open=calls_may_stay_open)
         wire = tuple(encode_step(step) for step in steps)
@@ -281,91 +551,18 @@ class Turn:
         self._wire_steps.extend(new.wire)
         self._calls.advance(new.calls)
 
-    def _write(self, fields: dict[str, str | int], *, lease: Lease = "keep") -> None:
-        """Send what is new, after the write before it whose answer never came."""
-        self._settle()
-        self._uncertain = _Write(new_token(), fields, tuple(self._wire_steps[self._sent :]), lease)
-        self._settle()
-        self.checkpoint_error = None
 
-    def _settle(self) -> None:
-        write = self._uncertain
-        if write is None:
-            return
-        self._claim = self._records.save(
-            self._claim, fields=write.fields, steps=write.steps, lease=write.lease, operation=write.operation
-        )
-        crash_point("save.sent")
-        self._sent += len(write.steps)
-        self._uncertain = None
-
-    def _complete(self, account: Account, new: _NewSteps) -> Completion:
-        steps = (*self._steps, *new.steps)
-        draft = draft_completion(
-            account,
-            turn_id=self.turn_id,
-            entry_id=self.entry_id,
-            triggered_by=self._record.triggered_by,
-            message_ids=self._record.message_ids,
-            steps=steps,
-        )
-        self._settle()
-        wire = (*self._wire_steps, *new.wire)
-        draft.fields["bytes"] = sum(map(_size, wire)) + int(draft.fields["entry_bytes"])
-        if not self._record.recorded:
-            self._end_record("committed", fields={"outcome": "not recorded"})
-            return Completion(self.turn_id, self.entry_id)
-        first = self._records.complete(
-            self._claim,
-            ledger=self.ledger,
-            work_key=self.work_key,
-            digest=draft.digest,
-            fields=draft.fields,
-            steps=wire[self._sent :],
-            operation=self._ending,
-        )
-        crash_point("complete.sent")
-        if first:
-            turn_id, _, entry_id = first.partition(" ")
-            return Completion(turn_id, entry_id, duplicate=True)
-        return Completion(self.turn_id, self.entry_id)
-
-    def _completed_before(self, asked: _Asked) -> Completion:
-        assert self._completed is not None
-        first_asked, completion = self._completed
-        if asked != first_asked:
-            raise CompletionConflict(f"turn {self.turn_id} was completed before with another content")
-        return completion
-
-    def _end(self, state: EndedAs, *, code: str, failure_id: str | None) -> None:
-        if failure_id is not None:
-            check_label(failure_id, where="failure_id")
-        terminal = failed_event(self.turn_id, code=code, failure_id=failure_id, now="")
-        self._settle()
-        ended_at_ms = self._end_record(state, fields={"code": code, "failure_id": failure_id or ""})
-        crash_point("end.sent")
-        if self._record.recorded:
-            self._write_terminal(state, terminal._replace(occurred_at=time_text(ended_at_ms)))
-
-    def _end_record(self, state: str, *, fields: dict[str, str | int]) -> int:
-        ended_at_ms = self._records.end(
-            self._claim, ledger=self.ledger, state=state, fields=fields, operation=f"{self._ending}-{state}"
-        )
-        self._leases.release(self)
-        return ended_at_ms
-
-    def _write_terminal(self, outcome: EndedAs, terminal: EventRow) -> None:
-        record = self._record
-        with self._database.transaction() as connection:
-            head = lock_ledger(connection, self.ledger)
-            if head is None:
-                return
-            run = Run(self.turn_id, head.ledger_id, self.work_key, record.epoch, 0, None, None)
-            end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
-
-    def _steps_on_their_way(self, turns: Sequence[PendingTurn]) -> list[Step]:
-        wire = self._records.steps_of([(turn.turn_id, turn.kept_steps) for turn in turns])
-        return [decode_step(step) for steps in wire for step in steps]
+def _account(reply: Reply, fields: AccountFields) -> Account:
+    calls = fields.get("calls")
+    return Account(
+        reply=reply,
+        set_out_to=fields.get("set_out_to"),
+        calls=None if calls is None else tuple(calls),
+        reviewer=fields.get("reviewer"),
+        outcome=fields.get("outcome"),
+        blocked_on=fields.get("blocked_on"),
+        decision=fields.get("decision"),
+    )
 
 
 def _encode_bootstrap(bootstrap: object) -> str:

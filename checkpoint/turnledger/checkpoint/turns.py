@@ -4,38 +4,64 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from turnledger.checkpoint.errors import AlreadyHandled, AlreadyRunning
+import structlog
+
+from turnledger.checkpoint.direct import DirectCommits
+from turnledger.checkpoint.errors import (
+    AlreadyHandled,
+    AlreadyRunning,
+    CheckpointUnavailable,
+    SliceLimit,
+    TurnBlocked,
+)
+from turnledger.checkpoint.inputs import raise_unless_parked, record_message
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.record import UNFINISHED, LedgerView, Record, decode_record
-from turnledger.checkpoint.records import Claim, Records, already_handled, already_running, new_token, turn_ended
+from turnledger.checkpoint.records import (
+    Claim,
+    Fields,
+    Records,
+    already_handled,
+    already_running,
+    new_token,
+    turn_ended,
+)
+from turnledger.checkpoint.session import Opening
 from turnledger.checkpoint.settings import CheckpointSettings
+from turnledger.checkpoint.spool import Spool
 from turnledger.checkpoint.starting import (
     FIRST_REVISION,
-    Fields,
     StartRequest,
     begin,
     checked_request,
+    look_only,
     recorded_fields,
     refuse_answered,
     refuse_known_work,
     unrecorded_fields,
+    unwritten_fields,
     withdraw,
 )
-from turnledger.checkpoint.taking_over import let_go, take_over
-from turnledger.checkpoint.turn import Turn
+from turnledger.checkpoint.taking_over import TakeOver, check_history, let_go, take_over
+from turnledger.checkpoint.turn import AUTHORIZATION, Services, Turn
 from turnledger.store import (
     Database,
     InvalidInput,
     Message,
     Step,
+    StoreBusy,
     StoreSettings,
+    StoreUnavailable,
     TurnledgerError,
     check_revision,
     read_settings,
 )
 from turnledger.store.crash_points import crash_point
 from turnledger.store.identity import check_turn_id
-from turnledger.store.steps import decode_step
+from turnledger.store.steps import decode_step, encode_step
+from turnledger.store.times import milliseconds, utc_now
+
+log = structlog.get_logger(__name__)
 
 
 class Snapshot(NamedTuple):
@@ -49,9 +75,10 @@ class Turns:
     """The turns of one Redis and one Postgres. Thread-safe; nothing connects before the first call."""
 
     def __init__(self, *, records: Records, database: Database) -> None:
+        direct = DirectCommits(records=records, database=database, spool=Spool(records.settings.spool_folder))
+        self._services = Services(records, database, LeaseKeeper(records), direct)
         self._records = records
         self._database = database
-        self._leases = LeaseKeeper(records)
         self._checked_revision = False
 
     @classmethod
@@ -100,16 +127,17 @@ class Turns:
             turn_id=turn_id,
         )
         self._check_revision()
-        view = self._records.look(request.ledger, turn_id=request.turn_id)
+        self._replay_spool()
+        try:
+            view = self._records.look(request.ledger, turn_id=request.turn_id)
+        except CheckpointUnavailable as error:
+            return self._start_unsaved(request, error)
         if view.own_state is not None:
             return self._started_before(request)
         refuse_known_work(request, view)
-        if not request.ledger.recorded:
-            return self._open(request, unrecorded_fields(request, view), view)
-        beginning = begin(self._database, request, view)
+        fields, history_error = self._begin(request, view)
         crash_point("start.recorded")
-        fields = recorded_fields(request, view, beginning, settings=self._database.settings)
-        return self._open(request, fields, view)
+        return self._open(request, fields, view, history_error=history_error)
 
     def resume(self, turn_id: str) -> Turn:
         """Take over a parked turn, or one whose holder fell silent, with its steps byte for byte as saved.
@@ -124,19 +152,53 @@ class Turns:
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
         """
         self._check_revision()
+        self._refuse_lost_history(check_turn_id(turn_id))
         owner = new_token()
-        record, steps = self._records.claim(check_turn_id(turn_id), owner=owner)
+        record, steps = self._records.claim(turn_id, owner=owner)
         crash_point("resume.claimed")
         claim = Claim(turn_id, owner, record.revision)
         try:
-            epoch = take_over(self._database, record)
+            taken = take_over(self._database, record)
         except TurnledgerError as error:
             let_go(self._records, self._database, claim=claim, record=record, error=error)
             raise
         crash_point("resume.fenced")
-        claim = self._records.save(claim, fields={"epoch": epoch})
-        # Not read again: by then it might be another's, and this handle would write under that owner's token.
-        return self._turn(replace(record, epoch=epoch, revision=claim.revision), steps)
+        turn = self._taken_over(record, steps, claim=claim, taken=taken)
+        if record.slice > self._records.settings.slices:
+            turn.stop("slice_limit")
+            raise SliceLimit(f"turn {turn_id} was taken up {record.slice} times; it has been ended", turn_id=turn_id)
+        return turn
+
+    def append_input(self, turn_id: str, *, message: Message, step: Step) -> None:
+        """Add what came in for a parked turn: the chat record to the log, `step` behind the saved steps.
+
+        `resume` then returns that step once, also when the same message arrives twice. A holder that parked the
+        turn must resume it before it writes again.
+
+        Raises:
+            TurnNotFound, TurnEnded: there is no such turn, or no longer.
+            AlreadyRunning: it is not parked: its holder takes the message.
+            StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; a repeat is safe.
+        """
+        record, _ = self._records.read(check_turn_id(turn_id))
+        if record.state != "parked":
+            raise_unless_parked(record)
+        if record.recorded:
+            record_message(self._database, record.ledger, message=message, turn_id=turn_id)
+        message_ids = list(dict.fromkeys([*record.message_ids, message.message_id]))
+        self._records.append_input(
+            turn_id, message_id=message.message_id, message_ids=message_ids, steps=[encode_step(step)]
+        )
+
+    def recover(self) -> int:
+        """Commit the turns that wait on this node's disk; how many were decided. May be repeated at will.
+
+        Raises:
+            StoreUnavailable, StoreBusy, StoreMisconfigured: the rest waits on.
+            StoreRefused, CorruptData: a turn cannot be stored; names it.
+        """
+        self._check_revision()
+        return self._services.direct.replay_spool()
 
     def read(self, turn_id: str) -> Snapshot:
         """The turn as it stands, at its own history version, whatever happened to the ledger since.
@@ -158,17 +220,79 @@ class Turns:
 
     def close(self) -> None:
         """Stop the lease thread and close the connections of this process."""
-        self._leases.close()
+        self._services.leases.close()
         self._records.redis.close()
         self._database.close()
 
     def _check_revision(self) -> None:
-        if not self._checked_revision:
+        """Once a process; a database that does not answer is asked again next time."""
+        if self._checked_revision:
+            return
+        try:
             check_revision(self._database)
             self._checked_revision = True
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("revision_not_checked", reason=str(error))
 
-    def _turn(self, record: Record, steps: Sequence[str]) -> Turn:
-        return Turn(records=self._records, database=self._database, leases=self._leases, record=record, steps=steps)
+    def _replay_spool(self) -> None:
+        try:
+            self._services.direct.replay_spool()
+        except TurnledgerError as error:
+            log.warning("spool_not_replayed", reason=str(error))
+
+    def _begin(self, request: StartRequest, view: LedgerView) -> tuple[Fields, TurnledgerError | None]:
+        """The record's first fields, and why the earlier turns could not be read, if they could not."""
+        if not request.ledger.recorded:
+            return unrecorded_fields(request, view), None
+        settings = self._database.settings
+        try:
+            beginning = begin(self._database, request, view)
+            return recorded_fields(request, view, beginning, settings=settings), None
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("start_not_recorded", turn_id=request.turn_id, reason=str(error))
+        try:
+            seen = look_only(self._database, request, view)
+            return unwritten_fields(request, view, seen, settings=settings), None
+        except (StoreUnavailable, StoreBusy) as error:
+            log.error("history_not_read", turn_id=request.turn_id, reason=str(error))
+            return unwritten_fields(request, view, None, settings=settings), error
+
+    def _start_unsaved(self, request: StartRequest, error: CheckpointUnavailable) -> Turn:
+        """Redis is away: the turn runs all the same, and is saved as soon as Redis is back."""
+        log.warning("turn_unsaved", turn_id=request.turn_id, reason=str(error))
+        view = LedgerView.unknown(now_ms=milliseconds(utc_now()))
+        fields, history_error = self._begin(request, view)
+        opening = Opening(request.ledger, request.work_key, fields)
+        claim = Claim(request.turn_id, new_token(), FIRST_REVISION)
+        turn = self._new_turn(claim, fields, opening=opening, history_error=history_error)
+        turn.checkpoint_error = error
+        return turn
+
+    def _refuse_lost_history(self, turn_id: str) -> None:
+        """Before anything is claimed: a turn that is blocked stays its holder's, who may still complete it."""
+        record, _ = self._records.read(turn_id)
+        if record.state not in UNFINISHED or not record.recorded:
+            return
+        try:
+            check_history(self._database, record)
+        except TurnBlocked as error:
+            self._records.block(turn_id, reason=error.reason)
+            log.error("turn_blocked", turn_id=turn_id, reason=error.reason)
+            raise
+
+    def _taken_over(self, record: Record, steps: Sequence[str], *, claim: Claim, taken: TakeOver) -> Turn:
+        fields: Fields = {"epoch": taken.epoch, "cursor": taken.cursor.encode(), "covered": taken.covered}
+        if taken.cursor.history_version != record.cursor.history_version:
+            fields = {**fields, "bootstrap": "", "replaced_by": ""}
+            record = replace(record, bootstrap=None, replaced_by=None)
+        claim = self._records.save(claim, fields=fields)
+        followed = replace(
+            record, epoch=taken.epoch, cursor=taken.cursor, covered=taken.covered, revision=claim.revision
+        )
+        turn = Turn(self._services, record=followed, steps=steps)
+        if record.reason == AUTHORIZATION:
+            turn.note_authorization("completed")
+        return turn
 
     def _started_before(self, request: StartRequest) -> Turn:
         record, steps = self._records.read(request.turn_id)
@@ -180,9 +304,11 @@ class Turns:
             raise already_handled(record.turn_id, entry_id=record.entry_id)
         if record.revision > FIRST_REVISION:
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
-        return self._turn(record, steps)
+        return Turn(self._services, record=record, steps=steps)
 
-    def _open(self, request: StartRequest, fields: Fields, view: LedgerView) -> Turn:
+    def _open(
+        self, request: StartRequest, fields: Fields, view: LedgerView, *, history_error: TurnledgerError | None
+    ) -> Turn:
         claim = Claim(request.turn_id, new_token(), FIRST_REVISION)
         try:
             completions = self._records.open(claim, ledger=request.ledger, work_key=request.work_key, fields=fields)
@@ -190,16 +316,28 @@ class Turns:
             if request.ledger.recorded and error.turn_id != request.turn_id:
                 withdraw(self._database, request, view)
             raise
+        except CheckpointUnavailable as error:
+            opening = Opening(request.ledger, request.work_key, fields)
+            turn = self._new_turn(claim, fields, opening=opening, history_error=history_error)
+            turn.checkpoint_error = error
+            return turn
         crash_point("start.opened")
-        turn = self._new_turn(claim, fields)
+        turn = self._new_turn(claim, fields, history_error=history_error)
         if request.work_key and completions != view.completions:
             self._refuse_overtaken(request, turn)
         return turn
 
-    def _new_turn(self, claim: Claim, fields: Fields) -> Turn:
+    def _new_turn(
+        self,
+        claim: Claim,
+        fields: Fields,
+        *,
+        history_error: TurnledgerError | None,
+        opening: Opening | None = None,
+    ) -> Turn:
         owned = {**fields, "owner": claim.owner, "revision": claim.revision}
         record = decode_record(claim.turn_id, {name: str(value) for name, value in owned.items()})
-        return Turn(records=self._records, database=self._database, leases=self._leases, record=record)
+        return Turn(self._services, record=record, opening=opening, history_error=history_error)
 
     def _refuse_overtaken(self, request: StartRequest, turn: Turn) -> None:
         """A turn of the ledger completed while this one started: if it did the same work, this one ends."""

@@ -13,6 +13,7 @@ from turnledger.store.errors import InvalidInput
 from turnledger.store.events import EventRow
 from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import decode_json
+from turnledger.store.times import time_text
 
 log = structlog.get_logger(__name__)
 FIRST_EPOCH = 1
@@ -76,7 +77,7 @@ class Beginning:
     """What a run found when it began. `answered` is set when its work key is: then nothing was written.
 
     `runs` holds those of the runs it asked about that Postgres knows, and the run itself. Where the run itself
-    had ended, nothing was written either.
+    had ended, nothing was written either. `last_turn_id` is the turn of the ledger's newest event.
     """
 
     head: Head
@@ -84,6 +85,7 @@ class Beginning:
     known_keys: frozenset[str]
     answered: Answered | None
     runs: Mapping[str, Run]
+    last_turn_id: str | None = None
 
 
 def create_ledgers(database: Database, names: Iterable[LedgerName]) -> None:
@@ -97,6 +99,12 @@ def create_ledgers(database: Database, names: Iterable[LedgerName]) -> None:
                 "conversations": [name.conversation for name in ordered],
             },
         )
+
+
+def database_time(connection: Connection) -> str:
+    """The time of the Postgres server."""
+    moment: datetime = connection.execute(statement("database_time")).scalar_one()
+    return time_text(moment)
 
 
 def lock_ledger(connection: Connection, name: LedgerName) -> Head | None:
@@ -181,6 +189,33 @@ def advance_heads(connection: Connection, heads: Sequence[Head]) -> None:
     )
 
 
+def look_around(
+    connection: Connection,
+    head: Head,
+    *,
+    turn_id: str,
+    work_key: str,
+    watched_keys: Sequence[str],
+    watched_runs: Sequence[str],
+    most_entries: int,
+) -> Beginning:
+    """What a run has to know of its ledger before it begins; writes nothing.
+
+    `watched_keys` and `watched_runs` are idempotency keys and runs to look for.
+
+    Raises:
+        InvalidInput: the turn_id is another run's.
+    """
+    runs = find_runs(connection, [turn_id, *watched_runs])
+    run = runs.get(turn_id)
+    if run is not None and (run.ledger_id, run.work_key) != (head.ledger_id, work_key):
+        raise InvalidInput(f"turn_id {turn_id!r} belongs to another run; every run needs an id of its own")
+    answered = find_answered(connection, [(head.ledger_id, work_key)]).get((head.ledger_id, work_key))
+    entries = recent_entries(connection, head.ledger_id, most=most_entries)
+    known = find_keys(connection, [(head.ledger_id, key) for key in watched_keys])
+    return Beginning(head, entries, frozenset(key for _, key in known), answered, runs)
+
+
 def begin_run(
     connection: Connection,
     head: Head,
@@ -193,28 +228,36 @@ def begin_run(
     watched_runs: Sequence[str],
     most_entries: int,
 ) -> Beginning:
-    """Look around under the ledger's lock and, unless the work key is answered, record that a run began.
+    """Look around under the ledger's lock and, unless the work or this run is decided, record that it began.
 
-    `rows` are the inbound messages and `turn_started`; `watched_keys` and `watched_runs` are further keys and
-    runs to look for.
+    `rows` are the inbound messages and `turn_started`.
 
     Raises:
         InvalidInput: the turn_id is another run's.
     """
-    runs = find_runs(connection, [turn_id, *watched_runs])
-    run = runs.get(turn_id)
-    if run is not None and (run.ledger_id, run.work_key) != (head.ledger_id, work_key):
-        raise InvalidInput(f"turn_id {turn_id!r} belongs to another run; every run needs an id of its own")
-    answered = find_answered(connection, [(head.ledger_id, work_key)]).get((head.ledger_id, work_key))
-    entries = recent_entries(connection, head.ledger_id, most=most_entries)
-    known = find_keys(connection, [(head.ledger_id, key) for key in _keys(rows, watched_keys)])
-    known_keys = frozenset(key for _, key in known)
-    if answered is None and (run is None or run.outcome is None):
-        runs[turn_id] = _record_run(
-            connection, run, turn_id=turn_id, head=head, work_key=work_key, started_at=started_at
-        )
-        head = _append_fresh(connection, head, first_of_each_key(rows, known_keys), turn_id=turn_id)
-    return Beginning(head, entries, known_keys, answered, runs)
+    found = look_around(
+        connection,
+        head,
+        turn_id=turn_id,
+        work_key=work_key,
+        watched_keys=_keys(rows, watched_keys),
+        watched_runs=watched_runs,
+        most_entries=most_entries,
+    )
+    run = found.runs.get(turn_id)
+    if found.answered is not None or (run is not None and run.outcome is not None):
+        return found
+    begun = _record_run(connection, run, turn_id=turn_id, head=head, work_key=work_key, started_at=started_at)
+    fresh = first_of_each_key(rows, found.known_keys)
+    advanced = _append_fresh(connection, head, fresh, turn_id=turn_id)
+    last_turn_id = turn_id if fresh else turn_at(connection, head.ledger_id, head.next_seq - 1)
+    return replace(found, head=advanced, runs={**found.runs, turn_id: begun}, last_turn_id=last_turn_id)
+
+
+def turn_at(connection: Connection, ledger_id: int, seq: int) -> str | None:
+    """The turn of the event at this seq; None: it belongs to no turn, or there is no such event."""
+    row = connection.execute(statement("turn_at"), {"ledger_id": ledger_id, "seq": seq}).one_or_none()
+    return None if row is None else row[0]
 
 
 def _record_run(
@@ -222,11 +265,16 @@ def _record_run(
 ) -> Run:
     """A run that is begun again, because its record was never made or is lost, is a take-over of the first try."""
     if known is not None:
-        raised = raise_epoch(connection, turn_id)
-        return known if raised is None else known._replace(epoch=raised[0])
-    row = {"turn_id": turn_id, "ledger_id": head.ledger_id, "work_key": work_key, "started_at": started_at}
-    connection.execute(statement("insert_run"), row)
-    return Run(turn_id, head.ledger_id, work_key, FIRST_EPOCH, 0, None, None)
+        return raise_epoch(connection, turn_id) or known
+    run = Run(turn_id, head.ledger_id, work_key, FIRST_EPOCH, 0, None, None)
+    insert_run(connection, run, started_at=started_at)
+    return run
+
+
+def insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
+    """Record an open run; the caller holds the ledger's lock."""
+    row = {"turn_id": run.turn_id, "ledger_id": run.ledger_id, "work_key": run.work_key}
+    connection.execute(statement("insert_run"), {**row, "epoch": run.epoch, "started_at": started_at})
 
 
 def end_run(connection: Connection, head: Head, *, run: Run, outcome: EndedAs, started_at: str, row: EventRow) -> Run:
@@ -259,10 +307,10 @@ def close_runs(
     )
 
 
-def raise_epoch(connection: Connection, turn_id: str) -> tuple[int, EndedAs | None, str | None] | None:
-    """Fence off whoever held the run before; returns epoch, outcome and what it duplicates, None: no such run."""
+def raise_epoch(connection: Connection, turn_id: str) -> Run | None:
+    """Fence off whoever held the run before; the run as it is now, None: no such run."""
     row = connection.execute(statement("raise_epoch"), {"turn_id": turn_id}).one_or_none()
-    return None if row is None else (row[0], row[1], row[2])
+    return None if row is None else Run(*row)
 
 
 def find_runs(connection: Connection, turn_ids: Sequence[str]) -> dict[str, Run]:

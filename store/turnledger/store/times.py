@@ -26,6 +26,16 @@ def time_text(moment: datetime | int) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
+def milliseconds(moment: datetime) -> int:
+    """Milliseconds since 1970 (UTC) of an aware datetime."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def utc_now() -> datetime:
+    """The time of this machine, for what no server has seen yet."""
+    return datetime.now(tz=UTC)
+
+
 def time_of(text: str) -> datetime:
     """The aware datetime that a text of this form stands for. Raises InvalidInput for any other text."""
     checked = check_time(text)

@@ -2,9 +2,9 @@
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
 --   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms   5 the record format this release knows
 -- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id
---         | running + owner, state | format + the one it has.
+--         | running + owner, state | format + the one it has | blocked + reason.
 local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id',
-  'format')
+  'format', 'blocked')
 if not found[1] then
   return {'missing'}
 end
@@ -14,6 +14,9 @@ end
 if found[7] ~= ARGV[5] then
   return {'format', found[7] or ''}
 end
+if found[8] and found[8] ~= '' then
+  return {'blocked', found[8]}
+end
 local now = now_ms()
 if found[2] ~= ARGV[2] then
   if found[1] == 'running' and tonumber(found[3]) > now then
@@ -21,7 +24,7 @@ if found[2] ~= ARGV[2] then
   end
   redis.call('ZADD', KEYS[3], now, ARGV[1])
   redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'revision', found[4] + 1, 'slice', found[5] + 1, 'state', 'running',
-    'reason', '', 'operation', '', 'lease_until', now + ARGV[3], 'touched_at', now)
+    'operation', '', 'lease_until', now + ARGV[3], 'touched_at', now)
   expire_together(KEYS[1], KEYS[2], now + ARGV[4])
 end
 return {'claimed', redis.call('HGETALL', KEYS[1]), redis.call('LRANGE', KEYS[2], 0, -1)}

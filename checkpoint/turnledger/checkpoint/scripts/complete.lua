@@ -4,10 +4,11 @@
 --        6 turns  zset    7 backlog  zset  every pending turn_id by time of completion (an index)
 --        8 rq job  hash   9 rq queues  set   10 rq queue  list
 --   ARGV 1 turn_id   2 owner   3 revision   4 operation   5 digest of the completion   6 record prefix
---        7 work_key  8 rq queue's name   9 job id   10 how many of the following are fields and values
+--        7 work_key  8 rq queue's name   9 job id   10 how many turns may be pending
+--        11 how many of the following are fields and values
 --        then how many of the following are fields and values of the job; the rest are steps
 --   also marks turn:<id> of open runs of the same work key: superseded_by, "<turn_id> <entry_id>"
--- Answer: completed + superseded_by or '' | conflict | missing | ended + state | stale + state, owner, revision.
+-- Answer: completed + superseded_by or '' | conflict | full | missing | ended + state | stale + state, owner, revision.
 local found = redis.call('HMGET', KEYS[1], 'state', 'digest', 'superseded_by', 'entry_id')
 if found[1] == 'completed' or found[1] == 'committed' or found[1] == 'rejected' then
   if found[2] ~= ARGV[5] then
@@ -20,8 +21,12 @@ if refused then
   return refused
 end
 
+if redis.call('ZCARD', KEYS[7]) >= tonumber(ARGV[10]) then
+  return {'full'}
+end
+
 local now = now_ms()
-local last_field = 10 + ARGV[10]
+local last_field = 11 + ARGV[11]
 local last_job_field = last_field + 1 + ARGV[last_field + 1]
 push('RPUSH', KEYS[2], slice(ARGV, last_job_field + 1, #ARGV))
 redis.call('HSET', KEYS[8], unpack(slice(ARGV, last_field + 2, last_job_field)))
@@ -44,5 +49,5 @@ redis.call('PERSIST', KEYS[1])
 redis.call('PERSIST', KEYS[2])
 redis.call('HSET', KEYS[1], 'state', 'completed', 'completion_no', number, 'completed_at', now, 'touched_at', now,
   'operation', ARGV[4], 'revision', ARGV[3] + 1, 'digest', ARGV[5], 'bootstrap', '', 'lease_until', 0,
-  unpack(slice(ARGV, 11, last_field)))
+  unpack(slice(ARGV, 12, last_field)))
 return {'completed', found[3] or ''}

@@ -1,0 +1,131 @@
+"""Committing a completed turn without the queue, by the engine node itself: the same function, under the epoch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from sqlalchemy import Connection
+
+from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, NotPersisted, StaleTurn
+from turnledger.checkpoint.loading import load_turns
+from turnledger.checkpoint.records import Finished, Records
+from turnledger.checkpoint.spool import Spool
+from turnledger.store import Database, TurnledgerError
+from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
+from turnledger.store.ledger import create_ledgers, database_time, find_answered, find_runs, lock_ledger
+from turnledger.store.times import time_text, utc_now
+
+log = structlog.get_logger(__name__)
+
+_REDIS_TROUBLE = (CheckpointUnavailable, CheckpointMisconfigured)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCommit:
+    """What became of a turn: decided in Postgres (`first` names the run it duplicates), or on disk."""
+
+    first: str | None = None
+    first_entry_id: str | None = None
+    spooled: Path | None = None
+
+
+class DirectCommits:
+    """The way out for a completed turn that cannot be queued."""
+
+    def __init__(self, *, records: Records, database: Database, spool: Spool) -> None:
+        self._records = records
+        self._database = database
+        self._spool = spool
+
+    def take(self, turn: CompletedTurn, *, built_on: Sequence[str], owned: bool) -> DirectCommit:
+        """Commit the turn, or put it on disk.
+
+        It is committed only while this node is sure to own it, and after the pending turns it was built on.
+
+        Raises:
+            StaleTurn: another node has taken the turn over; nothing was written.
+            NotPersisted: not even the disk took it.
+        """
+        if owned:
+            try:
+                return self.commit(turn, built_on=built_on)
+            except StaleTurn:
+                raise
+            except TurnledgerError as error:
+                log.warning("direct_commit_failed", turn_id=turn.turn_id, reason=str(error))
+        try:
+            path = self._spool.write(replace(turn, completed_at=time_text(utc_now())))
+        except OSError as error:
+            raise NotPersisted(f"turn {turn.turn_id} is in no store and not on disk: {error}") from error
+        log.error("turn_spooled", turn_id=turn.turn_id, file=str(path))
+        return DirectCommit(spooled=path)
+
+    def commit(self, turn: CompletedTurn, *, built_on: Sequence[str] = ()) -> DirectCommit:
+        """Commit the turn now; repeated, it is found to be committed.
+
+        Raises:
+            StaleTurn: another node has taken the turn over, or the run had ended.
+            StoreUnavailable, StoreBusy, StoreRefused, StoreMisconfigured: it is not committed, as far as is known.
+            CheckpointUnavailable: a pending turn it was built on could not be read.
+        """
+        create_ledgers(self._database, [turn.ledger])
+        with self._database.transaction(lock_timeout_ms=self._database.settings.commit_lock_timeout_ms) as connection:
+            head = lock_ledger(connection, turn.ledger)
+            assert head is not None, "the ledger was just made"
+            before = self._undecided(connection, built_on)
+            timed = turn if turn.completed_at else replace(turn, completed_at=database_time(connection))
+            outcomes = commit_turns(
+                connection,
+                heads={turn.ledger: head},
+                turns=[*before, timed],
+                most_entries=self._database.settings.max_entries,
+            )
+            wanted = (head.ledger_id, turn.work_key)
+            answered = find_answered(connection, [wanted]).get(wanted)
+        self._finish(before, outcomes[:-1])
+        first = outcomes[-1].first
+        if outcomes[-1].verdict == "superseded":
+            raise StaleTurn(f"turn {turn.turn_id} was taken over, or had ended; it is not committed")
+        return DirectCommit(first, answered.entry_id if answered and first else None)
+
+    def replay_spool(self) -> int:
+        """Commit what waits on disk, oldest first; how many turns were decided.
+
+        A turn that was taken over meanwhile is set aside in a file that no replay reads.
+
+        Raises:
+            StoreUnavailable, StoreBusy, StoreMisconfigured: the rest waits on.
+            CorruptData, StoreRefused: a turn cannot be stored; names it.
+        """
+        decided = 0
+        for path, turn in self._spool.turns():
+            try:
+                self.commit(turn)
+            except StaleTurn as error:
+                kept = self._spool.set_aside(path)
+                log.error("spooled_turn_refused", turn_id=turn.turn_id, file=str(kept), reason=str(error))
+                continue
+            self._spool.remove(path)
+            decided += 1
+        return decided
+
+    def _undecided(self, connection: Connection, turn_ids: Sequence[str]) -> list[CompletedTurn]:
+        runs = find_runs(connection, turn_ids)
+        undecided = [turn_id for turn_id in turn_ids if turn_id not in runs or runs[turn_id].outcome in (None, "lost")]
+        return load_turns(self._records, undecided) if undecided else []
+
+    def _finish(self, turns: Sequence[CompletedTurn], outcomes: Sequence[TurnOutcome]) -> None:
+        """Tell Redis, if it can be told; whoever looks at these turns next finds them committed in any case."""
+        finished = [
+            Finished(
+                turn.turn_id, turn.ledger, "duplicate" if outcome.first else "completed", outcome.ordinal, outcome.first
+            )
+            for turn, outcome in zip(turns, outcomes, strict=True)
+            if outcome.verdict != "superseded"
+        ]
+        try:
+            if finished:
+                self._records.finish(finished, window_jobs=self._records.settings.group_turns)
+        except _REDIS_TROUBLE as error:
+            log.warning("redis_not_told", turns=len(finished), reason=str(error))

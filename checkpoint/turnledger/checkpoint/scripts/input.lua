@@ -1,0 +1,25 @@
+-- Appends what came in for a parked turn behind its saved steps; the same message again changes nothing. Whoever
+-- parked it must resume it before writing again: the revision moves on.
+--   KEYS 1 record  hash   2 steps  list   3 turns  zset
+--   ARGV 1 turn_id   2 message id   3 the message ids with it, JSON   4 expiry, ms   5... steps
+-- Answer: taken | again | missing | ended + state | busy + state, owner.
+local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'input:' .. ARGV[2])
+if not found[1] then
+  return {'missing'}
+end
+if found[3] then
+  return {'again'}
+end
+if found[1] == 'running' then
+  return {'busy', found[1], found[2]}
+end
+if found[1] ~= 'parked' then
+  return {'ended', found[1]}
+end
+local now = now_ms()
+push('RPUSH', KEYS[2], slice(ARGV, 5, #ARGV))
+redis.call('ZADD', KEYS[3], now, ARGV[1])
+redis.call('HINCRBY', KEYS[1], 'revision', 1)
+redis.call('HSET', KEYS[1], 'input:' .. ARGV[2], '1', 'message_ids', ARGV[3], 'operation', '', 'touched_at', now)
+expire_together(KEYS[1], KEYS[2], now + ARGV[4])
+return {'taken'}

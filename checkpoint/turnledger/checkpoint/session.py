@@ -1,0 +1,120 @@
+"""The Redis half of a turn that a process holds: its right to write, and the write that may be on its way."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from turnledger.checkpoint.completion import Draft
+from turnledger.checkpoint.records import Claim, Fields, Lease, Records, new_token
+from turnledger.store import LedgerName
+from turnledger.store.crash_points import crash_point
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A record that could not be made at the start, because Redis was away; the next write makes it."""
+
+    ledger: LedgerName
+    work_key: str
+    fields: Fields
+
+
+class _Write(NamedTuple):
+    """A save that was sent; kept until its answer is known, so that a repeat is the same operation."""
+
+    operation: str
+    fields: Fields
+    steps: tuple[str, ...]
+    lease: Lease
+
+
+class Session:
+    """Writes a turn's record under one claim. A call whose answer was lost is settled before the next one."""
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        claim: Claim,
+        sent: int,
+        opening: Opening | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._claim = claim
+        self._sent = sent
+        self._opening = opening
+        self._clock = clock
+        self._uncertain: _Write | None = None
+        self._ending = new_token()
+        self._owned_until = clock() + records.settings.lease_s
+
+    @property
+    def claim(self) -> Claim:
+        """The claim, at the revision written last."""
+        return self._claim
+
+    def renewed(self, asked_at: float) -> None:
+        """The lease was renewed by a call made at this time of `time.monotonic`."""
+        self._owned_until = asked_at + self._records.settings.lease_s
+
+    def owns_surely(self) -> bool:
+        """Whether nobody can have taken the turn over, by this node's own clock, less a margin."""
+        return self._clock() < self._owned_until - self._records.settings.lease_margin_s
+
+    def save(self, wire_steps: Sequence[str], *, fields: Fields, lease: Lease = "keep") -> None:
+        """Send the steps that are new, and the fields.
+
+        Raises:
+            CheckpointUnavailable: it may or may not have been done; the next call settles it.
+            StaleTurn, TurnEnded, TurnNotFound: nothing was written.
+        """
+        self._settle()
+        self._uncertain = _Write(new_token(), fields, tuple(wire_steps[self._sent :]), lease)
+        self._settle()
+
+    def complete(self, wire_steps: Sequence[str], *, ledger: LedgerName, work_key: str, draft: Draft) -> str:
+        """Complete the turn and queue it; '' or the run that was first. Raises as `Records.complete`."""
+        self._settle()
+        first = self._records.complete(
+            self._claim,
+            ledger=ledger,
+            work_key=work_key,
+            digest=draft.digest,
+            fields=draft.fields,
+            steps=wire_steps[self._sent :],
+            operation=self._ending,
+        )
+        crash_point("complete.sent")
+        return first
+
+    def end(self, *, ledger: LedgerName, state: str, fields: Fields) -> int:
+        """End the turn without the queue; when, in milliseconds by Redis. Raises as `Records.end`."""
+        self._settle()
+        ended_at_ms = self._records.end(
+            self._claim, ledger=ledger, state=state, fields=fields, operation=f"{self._ending}-{state}"
+        )
+        crash_point("end.sent")
+        return ended_at_ms
+
+    def _settle(self) -> None:
+        self._open()
+        write = self._uncertain
+        if write is None:
+            return
+        asked_at = self._clock()
+        self._claim = self._records.save(
+            self._claim, fields=write.fields, steps=write.steps, lease=write.lease, operation=write.operation
+        )
+        crash_point("save.sent")
+        self.renewed(asked_at)
+        self._sent += len(write.steps)
+        self._uncertain = None
+
+    def _open(self) -> None:
+        if self._opening is None:
+            return
+        opening = self._opening
+        self._records.open(self._claim, ledger=opening.ledger, work_key=opening.work_key, fields=opening.fields)
+        self._opening = None

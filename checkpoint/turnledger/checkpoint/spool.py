@@ -1,0 +1,80 @@
+"""Completed turns on this node's disk, for the time in which neither Redis nor Postgres takes them."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from turnledger.store import CorruptData, LedgerName
+from turnledger.store.commit import CompletedTurn
+from turnledger.store.events import EventRow
+from turnledger.store.json_text import decode_json, encode_json
+
+_SUFFIX = ".turn.json"
+_REFUSED = ".refused"
+
+
+class Spool:
+    """A folder with one file a turn. A file is whole or not there, also after a power failure."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, turn: CompletedTurn) -> Path:
+        """Put a turn on disk; when this returns it is there (fsync). A turn written again replaces its file.
+
+        Raises:
+            OSError: the disk did not take it.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._folder / f"{turn.turn_id}{_SUFFIX}"
+        temporary = path.with_suffix(f".{os.getpid()}")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(encode_json(asdict(turn)))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(self._folder)
+        return path
+
+    def files(self) -> list[Path]:
+        """The files that wait, oldest first."""
+        if not self._folder.is_dir():
+            return []
+        return sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+
+    def turns(self) -> Iterator[tuple[Path, CompletedTurn]]:
+        """The turns that wait, oldest first.
+
+        Raises:
+            CorruptData: a file cannot be read; names it.
+        """
+        for path in self.files():
+            yield path, _decode(path)
+
+    def remove(self, path: Path) -> None:
+        """The turn of this file is decided."""
+        path.unlink(missing_ok=True)
+
+    def set_aside(self, path: Path) -> Path:
+        """The turn of this file was refused for good: it stays, under a name that no replay reads."""
+        return path.rename(path.with_name(path.name + _REFUSED))
+
+
+def _decode(path: Path) -> CompletedTurn:
+    try:
+        members: dict[str, Any] = decode_json(path.read_text(encoding="utf-8"))
+        rows = {name: tuple(EventRow(*row) for row in members[name]) for name in ("before", "events")}
+        ledger = LedgerName(**members["ledger"])
+        return CompletedTurn(**{**members, **rows, "ledger": ledger, "steps": tuple(members["steps"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptData(f"the spool file {path} cannot be read: {error}", where=str(path)) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,80 @@
+"""Repairs of records by whoever finds something amiss: each one atomic, and none at all once the record has changed.
+
+Nothing here touches the fence: owner, revision and operation stay, so that a current owner's save and complete are
+always accepted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from turnledger.checkpoint.connection import translated
+from turnledger.checkpoint.record import RECORD_FORMAT, UNFINISHED, Cursor
+from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.scripting import flat, load_script
+from turnledger.store import InvalidInput, LedgerName
+
+log = structlog.get_logger(__name__)
+
+_HELPERS = ("_shared", "_guard")
+_SCRIPTS = ("amend",)
+_MARKED_BY = ("state", "format", "cursor", "replaced_by")
+UNREADABLE = (InvalidInput, ValueError, TypeError)  # what decoding a field of a broken record raises
+
+
+class Upkeep:
+    """Runs the scripts of repair over one Redis. Thread-safe."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._keys = records.keys
+        self._redis = records.redis
+        self._scripts = {name: load_script(records.redis, name, helpers=_HELPERS) for name in _SCRIPTS}
+
+    def mark_replaced(self, ledger: LedgerName, *, version: int, by: str) -> int:
+        """Mark the ledger's other open turns that were built on an older history; returns how many it marked.
+
+        A marked turn loses its bootstrap and learns at its next resume that history moved on; its owner may go on
+        writing. Found by the ledger's index of open turns: what the index lacks, the reconciler finds. A repeat
+        changes nothing.
+
+        Raises:
+            CheckpointUnavailable: some may be marked; the reconciler marks the rest.
+        """
+        turn_ids = sorted(self._open_turns(ledger) - {by})
+        found = zip(turn_ids, self._fields(turn_ids, _MARKED_BY), strict=True)
+        stale = {turn_id: fields for turn_id, fields in found if _is_older(turn_id, fields, version=version)}
+        return self._mark(stale, version=version)
+
+    def _open_turns(self, ledger: LedgerName) -> set[str]:
+        with translated():
+            found: Any = self._redis.smembers(self._keys.open(ledger))
+        return set(found)
+
+    def _fields(self, turn_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        with translated(), self._redis.pipeline(transaction=False) as pipeline:
+            for turn_id in turn_ids:
+                pipeline.hmget(self._keys.record(turn_id), names)
+            return [{name: value or "" for name, value in zip(names, row, strict=True)} for row in pipeline.execute()]
+
+    def _mark(self, stale: Mapping[str, Mapping[str, str]], *, version: int) -> int:
+        changes = flat({"replaced_by": version, "bootstrap": ""})
+        script = self._scripts["amend"]
+        with translated(), self._redis.pipeline(transaction=False) as pipeline:
+            for turn_id, fields in stale.items():
+                seen = flat({name: fields[name] for name in ("state", "cursor", "replaced_by")})
+                script(keys=[self._keys.record(turn_id)], args=[len(seen), *seen, *changes], client=pipeline)
+            return sum(pipeline.execute()) if stale else 0
+
+
+def _is_older(turn_id: str, fields: Mapping[str, str], *, version: int) -> bool:
+    if fields["state"] not in UNFINISHED or fields["format"] != RECORD_FORMAT:
+        return False
+    try:
+        cursor = Cursor.decode(fields["cursor"])
+        marked = int(fields["replaced_by"] or 0)
+    except UNREADABLE as error:
+        log.warning("record_unreadable", turn_id=turn_id, reason=str(error))
+        return False
+    return cursor.ledger_id is not None and cursor.history_version < version and marked < version
