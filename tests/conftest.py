@@ -30,10 +30,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the developer has set for turnledger must not reach the tests."""
+def _own_settings_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the developer has set for turnledger must not reach the tests, nor what a test spools the developer."""
     for name in [name for name in os.environ if name.startswith("TURNLEDGER_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("TURNLEDGER_SPOOL_FOLDER", str(tmp_path / "spool"))
 
 
 @pytest.fixture(scope="session")

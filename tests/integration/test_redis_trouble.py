@@ -62,7 +62,7 @@ def _run_for_ever(stores: Stores) -> None:
 
 @pytest.mark.parametrize("trouble", [full, read_only, busy])
 def test_trouble_that_passes_loses_nothing(stores: Stores, trouble: Trouble) -> None:
-    """The turn goes on unsaved, the next save brings what is missing, complete says try again (FL-2, QU-7)."""
+    """The turn goes on unsaved, a start too, and the next save brings what is missing (FL-2, QU-7)."""
     node = stores.node(reply_timeout_s=1)
     turn = begin(node)
     turn.save(steps=[user("one")])
@@ -71,17 +71,38 @@ def test_trouble_that_passes_loses_nothing(stores: Stores, trouble: Trouble) -> 
         assert is_unsaved(turn)
         with pytest.raises(CheckpointUnavailable):
             turn.park(reason="waiting")
-        with pytest.raises(CheckpointUnavailable):
-            turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
-        with pytest.raises(CheckpointUnavailable):
-            begin(node)
-    turn.save(steps=[user("three")])
-    assert not is_unsaved(turn)
+        late = begin(node, "Another")
+        assert is_unsaved(late)
+        late.save(steps=[user("late")])
+        assert is_unsaved(late)
+    for unsaved, text in ((turn, "three"), (late, "later")):
+        unsaved.save(steps=[user(text)])
+        assert not is_unsaved(unsaved)
     assert [step.value["content"] for step in node.read(turn.turn_id).steps] == ["one", "two", "three"]
+    assert [step.value["content"] for step in node.read(late.turn_id).steps] == ["late", "later"]
     turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
     stores.drain()
     assert stores.state(turn.turn_id) == "committed"
     assert len(stores.entries()) == 1
+
+
+@pytest.mark.parametrize("trouble", [full, read_only, busy])
+def test_a_completion_that_redis_cannot_take_is_committed_directly(stores: Stores, trouble: Trouble) -> None:
+    """Whole, once, and after the pending turn it was built on (FL-3, QU-3)."""
+    node = stores.node(reply_timeout_s=1)
+    first = begin(node, "First")
+    first.complete(reply=Replied("One"), steps=[assistant("One")])
+    turn = begin(node, "Second")
+    turn.save(steps=[user("two")])
+    with trouble(stores):
+        answer = turn.complete(reply=Replied("Two"), steps=[assistant("Two")])
+        spooled = turn.spooled
+    assert answer == Completion(turn.turn_id, turn.entry_id)
+    node.recover()
+    stores.drain()
+    assert [entry["turn_id"] for entry in stores.entries()] == [first.turn_id, turn.turn_id]
+    assert [step.value["content"] for step in begin(node).history()] == ["One", "two", "Two"]
+    assert (spooled is None) == (trouble is not busy)  # a Redis that cannot be read hides the turn before it
 
 
 @pytest.fixture
@@ -210,20 +231,17 @@ def test_a_save_that_never_heard_an_answer_is_settled_by_the_next_one(
 def test_a_completion_that_never_heard_an_answer_may_be_repeated(
     stores: Stores, proxy: Proxy, once: Turns, fault: type[DropReply] | type[DropRequest]
 ) -> None:
-    """Redis gone for good is a clear error that says try again; the repeat succeeds, once (QU-1, QU-4)."""
+    """It is committed directly, and found to be committed by the job, if there is one: once (FL-3, QU-1, QU-4)."""
     begin(once).complete(reply=Replied("warm"))
     stores.drain()
     turn = begin(once)
     proxy.arm(fault(script(stores, "complete")))
-    with pytest.raises(CheckpointUnavailable) as refused:
-        turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
-    assert refused.value.retry
-    proxy.cut()
-    with pytest.raises(CheckpointUnavailable):
-        turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
-    proxy.restore()
     answer = turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
     assert answer == Completion(turn.turn_id, turn.entry_id)
+    assert stores.run(turn.turn_id) == "completed"
+    proxy.cut()
+    assert turn.complete(reply=Replied("Done"), steps=[assistant("Done")]) == answer
+    proxy.restore()
     stores.drain()
     assert [entry["turn_id"] for entry in stores.entries()][1:] == [turn.turn_id]
     assert contents(turn.history())[-1:] == ['{"role":"assistant","content":"Done"}']
@@ -251,8 +269,7 @@ def test_a_start_that_never_heard_an_answer_may_be_repeated_with_its_id(
     """The same turn, block included (ST-8)."""
     begin(once).complete(reply=Replied("Earlier"))
     proxy.arm(DropReply(script(stores, "open")))
-    with pytest.raises(CheckpointUnavailable):
-        begin(once, turn_id="t-1", work_key="k")
+    assert is_unsaved(begin(once, turn_id="t-1", work_key="k"))
     stores.drain()
     turn = begin(once, turn_id="t-1", work_key="k")
     assert turn.earlier.count("### ") == 1

@@ -288,14 +288,39 @@ def test_a_turn_that_is_not_there_is_not_found(stores: Stores, node: Turns) -> N
             call("turn-nobody-knows")
 
 
-def test_a_turn_whose_history_was_replaced_is_blocked_and_stays_parked(stores: Stores, node: Turns) -> None:
-    """A newer version in Postgres is never written over (CK-7)."""
+def test_a_resume_follows_a_newer_history(stores: Stores, node: Turns) -> None:
+    """Postgres wins: the cursor moves on, the bootstrap is dropped, the own steps stay (CK-7, HV-6)."""
+    turn = begin(node)
+    turn.save(steps=[user("one")], bootstrap={"kept": "under version 0"})
+    turn.park(reason="waiting", bootstrap={"kept": "under version 0"})
+    stores.execute("UPDATE ledger SET history_version = 1")
+    resumed = stores.node().resume(turn.turn_id)
+    assert (resumed.cursor.history_version, resumed.bootstrap) == (1, None)
+    assert [step.value["content"] for step in resumed.steps] == ["one"]
+    assert record_of(stores, turn)["bootstrap"] == ""
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("UPDATE ledger SET next_seq = 0", "cursor_ahead"),
+        ("ALTER TABLE ledger_event DISABLE TRIGGER ALL; UPDATE ledger_event SET turn_id = 'other'", "other_history"),
+    ],
+)
+def test_a_turn_whose_history_is_lost_is_blocked_and_may_still_complete(
+    stores: Stores, node: Turns, damage: str, reason: str
+) -> None:
+    """Refused loudly for resume; whoever holds it completes it all the same (CK-9, RC-3)."""
     turn = begin(node)
     turn.park(reason="waiting")
-    stores.execute("UPDATE ledger SET history_version = 1")
-    with pytest.raises(TurnBlocked, match=r"history version 0.*is at 1"):
-        stores.node().resume(turn.turn_id)
+    stores.execute(damage)
+    for _ in range(2):
+        with pytest.raises(TurnBlocked) as refused:
+            stores.node().resume(turn.turn_id)
+        assert refused.value.reason == reason
     assert stores.state(turn.turn_id) == "parked"
+    turn.complete(reply=Replied("Done"))
+    assert stores.state(turn.turn_id) == "completed"
 
 
 def test_a_resume_that_postgres_does_not_answer_lets_go_again(stores: Stores, node: Turns) -> None:

@@ -55,7 +55,7 @@ class DirectCommits:
             except TurnledgerError as error:
                 log.warning("direct_commit_failed", turn_id=turn.turn_id, reason=str(error))
         try:
-            path = self._spool.write(replace(turn, completed_at=time_text(utc_now())))
+            path = self._spool.write(replace(turn, completed_at=time_text(utc_now())), built_on=built_on)
         except OSError as error:
             raise NotPersisted(f"turn {turn.turn_id} is in no store and not on disk: {error}") from error
         log.error("turn_spooled", turn_id=turn.turn_id, file=str(path))
@@ -99,9 +99,9 @@ class DirectCommits:
             CorruptData, StoreRefused: a turn cannot be stored; names it.
         """
         decided = 0
-        for path, turn in self._spool.turns():
+        for path, turn, built_on in self._spool.turns():
             try:
-                self.commit(turn)
+                self._commit_spooled(turn, built_on)
             except StaleTurn as error:
                 kept = self._spool.set_aside(path)
                 log.error("spooled_turn_refused", turn_id=turn.turn_id, file=str(kept), reason=str(error))
@@ -109,6 +109,13 @@ class DirectCommits:
             self._spool.remove(path)
             decided += 1
         return decided
+
+    def _commit_spooled(self, turn: CompletedTurn, built_on: Sequence[str]) -> None:
+        """After the turns it was built on where Redis still has them, and without them where it does not."""
+        try:
+            self.commit(turn, built_on=built_on)
+        except _REDIS_TROUBLE:
+            self.commit(turn)
 
     def _undecided(self, connection: Connection, turn_ids: Sequence[str]) -> list[CompletedTurn]:
         runs = find_runs(connection, turn_ids)

@@ -1,10 +1,10 @@
 """Completed turns on this node's disk, for the time in which neither Redis nor Postgres takes them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnledger.store import CorruptData, LedgerName
 from turnledger.store.commit import CompletedTurn
@@ -15,13 +15,21 @@ _SUFFIX = ".turn.json"
 _REFUSED = ".refused"
 
 
+class SpooledTurn(NamedTuple):
+    """A turn on disk, and the turns that it had seen completed and not yet committed."""
+
+    path: Path
+    turn: CompletedTurn
+    built_on: tuple[str, ...]
+
+
 class Spool:
     """A folder with one file a turn. A file is whole or not there, also after a power failure."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def write(self, turn: CompletedTurn) -> Path:
+    def write(self, turn: CompletedTurn, *, built_on: Sequence[str]) -> Path:
         """Put a turn on disk; when this returns it is there (fsync). A turn written again replaces its file.
 
         Raises:
@@ -31,7 +39,7 @@ class Spool:
         path = self._folder / f"{turn.turn_id}{_SUFFIX}"
         temporary = path.with_suffix(f".{os.getpid()}")
         with temporary.open("w", encoding="utf-8") as file:
-            file.write(encode_json(asdict(turn)))
+            file.write(encode_json({**asdict(turn), "built_on": list(built_on)}))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -44,14 +52,14 @@ class Spool:
             return []
         return sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
 
-    def turns(self) -> Iterator[tuple[Path, CompletedTurn]]:
+    def turns(self) -> Iterator[SpooledTurn]:
         """The turns that wait, oldest first.
 
         Raises:
             CorruptData: a file cannot be read; names it.
         """
         for path in self.files():
-            yield path, _decode(path)
+            yield _decode(path)
 
     def remove(self, path: Path) -> None:
         """The turn of this file is decided."""
@@ -62,12 +70,14 @@ class Spool:
         return path.rename(path.with_name(path.name + _REFUSED))
 
 
-def _decode(path: Path) -> CompletedTurn:
+def _decode(path: Path) -> SpooledTurn:
     try:
         members: dict[str, Any] = decode_json(path.read_text(encoding="utf-8"))
         rows = {name: tuple(EventRow(*row) for row in members[name]) for name in ("before", "events")}
         ledger = LedgerName(**members["ledger"])
-        return CompletedTurn(**{**members, **rows, "ledger": ledger, "steps": tuple(members["steps"])})
+        built_on = tuple(members.pop("built_on"))
+        turn = CompletedTurn(**{**members, **rows, "ledger": ledger, "steps": tuple(members["steps"])})
+        return SpooledTurn(path, turn, built_on)
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptData(f"the spool file {path} cannot be read: {error}", where=str(path)) from None
 
