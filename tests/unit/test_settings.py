@@ -1,0 +1,100 @@
+"""Settings: from the environment or given, each with a range, and refused by name."""
+
+import re
+from typing import Any
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from turnledger.checkpoint import CheckpointSettings, Turns
+from turnledger.store import InvalidInput, StoreSettings, read_settings
+from turnledger.workers.settings import WorkerSettings
+
+URLS: dict[type[BaseSettings], dict[str, str]] = {
+    StoreSettings: {"database_url": "postgresql://localhost/x"},
+    CheckpointSettings: {"redis_url": "redis://localhost"},
+    WorkerSettings: {},
+}
+NUMBERS = [
+    (kind, name) for kind in URLS for name, field in kind.model_fields.items() if field.annotation in (int, float)
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"),
+    [(StoreSettings, "TURNLEDGER_DATABASE_URL"), (CheckpointSettings, "TURNLEDGER_REDIS_URL")],
+)
+def test_a_missing_url_is_named_by_its_variable(kind: type[BaseSettings], variable: str) -> None:
+    """The message says what to set (RT-1)."""
+    with pytest.raises(InvalidInput, match=f"{variable}.*set it"):
+        read_settings(kind)
+
+
+@pytest.mark.parametrize(("kind", "name"), NUMBERS, ids=lambda part: part if isinstance(part, str) else part.__name__)
+def test_a_number_is_read_from_its_variable_and_refused_out_of_range(
+    kind: type[BaseSettings], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every numeric setting (RT-1)."""
+    variable = f"TURNLEDGER_{name.upper()}"
+    default = kind.model_fields[name].default
+    other = default + 1 if isinstance(default, int) else default / 2
+    monkeypatch.setenv(variable, str(other))
+    assert getattr(read_settings(kind, **URLS[kind]), name) == other
+    for wrong in ("-1", "many", ""):
+        monkeypatch.setenv(variable, wrong)
+        with pytest.raises(InvalidInput, match=f"the setting {variable} is wrong"):
+            read_settings(kind, **URLS[kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (StoreSettings, {"schema_name": "Public"}),
+        (StoreSettings, {"schema_name": 'x"; DROP SCHEMA public'}),
+        (StoreSettings, {"schema_name": "a" * 64}),
+        (CheckpointSettings, {"prefix": "a b"}),
+        (CheckpointSettings, {"prefix": ""}),
+        (CheckpointSettings, {"commit_queue": "Commits:1"}),
+    ],
+)
+def test_a_name_that_would_not_work_is_refused(kind: type[BaseSettings], given: dict[str, Any]) -> None:
+    """Before anything connects (RT-1)."""
+    with pytest.raises(InvalidInput, match=re.escape(next(iter(given)).upper())):
+        read_settings(kind, **URLS[kind], **given)
+
+
+def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that passes a setting means it (RT-1)."""
+    monkeypatch.setenv("TURNLEDGER_DATABASE_URL", "postgresql://elsewhere/x")
+    assert read_settings(StoreSettings, database_url="postgresql://here/x").database_url == "postgresql://here/x"
+
+
+def test_rqs_prefix_comes_from_rqs_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that RQ and we always read the same one (CK-14)."""
+    assert read_settings(CheckpointSettings, redis_url="redis://x").rq_prefix == "rq"
+    monkeypatch.setenv("RQ_KEY_PREFIX", "{turnledger}:rq")
+    assert read_settings(CheckpointSettings, redis_url="redis://x").rq_prefix == "{turnledger}:rq"
+    assert read_settings(CheckpointSettings, redis_url="redis://x", rq_prefix="other").rq_prefix == "other"
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://localhost/x", "localhost:5432/x", "sqlite:///x.db"])
+def test_a_database_url_that_cannot_be_used_is_refused_without_a_password_in_the_message(url: str) -> None:
+    """Names the variable and the form (RT-1)."""
+    with pytest.raises(InvalidInput, match="TURNLEDGER_DATABASE_URL"):
+        Turns.from_settings(
+            store=StoreSettings(database_url=url), checkpoint=CheckpointSettings(redis_url="redis://localhost")
+        )
+
+
+def test_nothing_connects_before_the_first_call() -> None:
+    """Servers that are not there are no error yet (RT-1)."""
+    Turns.from_settings(
+        store=StoreSettings(database_url="postgresql://127.0.0.1:1/x"),
+        checkpoint=CheckpointSettings(redis_url="redis://127.0.0.1:1"),
+    ).close()
+
+
+def test_every_setting_has_a_description() -> None:
+    """The settings reference is made of them (RT-1)."""
+    for kind in URLS:
+        assert [name for name, field in kind.model_fields.items() if not field.description] == []
