@@ -1,0 +1,5 @@
+"""`python -m turnledger.workers` is the command `turnledger`."""
+
+from turnledger.workers.cli import main
+
+main()

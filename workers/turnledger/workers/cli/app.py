@@ -1,0 +1,218 @@
+"""The command `turnledger`: each command here says what it takes and leaves the work to a module of its own."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from turnledger.checkpoint.connection import translated
+from turnledger.store import TurnledgerError
+from turnledger.workers.cli import exits
+from turnledger.workers.cli.logs import configure_logging
+from turnledger.workers.cli.output import Output, complain, tolerate_any_text
+from turnledger.workers.cli.servers import DATABASE_URL, UP_FOLDER, use_servers
+
+_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items()) + "."
+
+
+class _Commands(TyperGroup):
+    """Turns what went wrong into one line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with translated():
+                return super().invoke(ctx)
+        except TurnledgerError as error:
+            complain(str(error))
+            raise typer.Exit(exits.exit_code_of(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(exits.INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+    help="A durable memory of its conversations for an agent engine. Servers are named by TURNLEDGER_DATABASE_URL"
+    " and TURNLEDGER_REDIS_URL; without them, commands find the `turnledger up` of this folder.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+Parent = Annotated[int, typer.Option("--parent", hidden=True)]
+Log = Annotated[Path | None, typer.Option("--log", hidden=True)]
+
+
+def _output(*, as_json: bool) -> Output:
+    return "json" if as_json else "text"
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    tolerate_any_text()
+    app(prog_name="turnledger")
+
+
+@app.callback()
+def _every_command(
+    *, show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
+) -> None:
+    if show_version:
+        typer.echo(version("turnledger"))
+        raise typer.Exit
+    configure_logging()
+
+
+@app.command(epilog="Example: turnledger up --workers 2", rich_help_panel="On this machine")
+def up(
+    *,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    folder: Annotated[Path, typer.Option(help="Where the data is kept.")] = UP_FOLDER,
+) -> None:
+    """Run Postgres, Redis, workers and the clock in the foreground; Ctrl-C stops them, the data stays."""
+    from turnledger.workers.cli.up import run_up
+
+    raise typer.Exit(run_up(folder, workers=workers))
+
+
+@app.command(epilog="Example: turnledger demo", rich_help_panel="On this machine")
+def demo(
+    *,
+    rounds: Annotated[int, typer.Option(min=1, help="How often the sample is played.")] = 25,
+    nodes: Annotated[int, typer.Option(min=1, help="Engine-node processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+) -> None:
+    """Watch it work: conversations are played, a worker is killed on the way, and Postgres tells what became of them.
+
+    Without servers in the environment it starts its own, and removes them afterwards.
+    """
+    from turnledger.workers.demo import run_demo
+
+    raise typer.Exit(run_demo(rounds=rounds, nodes=nodes, workers=workers))
+
+
+@app.command(
+    epilog="Example: turnledger replay chats.jsonl --nodes 2 --workers 2 --json", rich_help_panel="On this machine"
+)
+def replay(
+    file: Annotated[Path, typer.Argument(help='A chat in OpenAI format a line: {"id": ..., "messages": [...]}.')],
+    *,
+    nodes: Annotated[int, typer.Option(min=1, help="Engine-node processes; they share the conversations.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0: those that run already.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Play conversations as an engine would, then check in Postgres that each turn is there once, in order, unchanged.
+
+    Without servers in the environment it starts its own, and removes them afterwards.
+    """
+    from turnledger.workers.replay import run_replay
+
+    raise typer.Exit(run_replay(file, nodes=nodes, workers=workers, output=_output(as_json=as_json)))
+
+
+@app.command(epilog="Example: turnledger worker --processes 4", rich_help_panel="In a deployment")
+def worker(
+    *,
+    processes: Annotated[int, typer.Option(min=1, help="More than one are kept alive by this one.")] = 1,
+    burst: Annotated[bool, typer.Option("--burst", help="End when the queue is empty.")] = False,
+    parent: Parent = 0,
+    log: Log = None,
+) -> None:
+    """Commit completed turns to Postgres. SIGTERM finishes the turns in hand and ends with 0."""
+    from turnledger.workers.cli.processes import be_a_child, work
+
+    be_a_child(parent=parent, log=log)
+    use_servers()
+    raise typer.Exit(work(processes=processes, until="empty" if burst else "stopped"))
+
+
+@app.command(epilog="Example: turnledger clock", rich_help_panel="In a deployment")
+def clock(*, parent: Parent = 0, log: Log = None) -> None:
+    """Commit what a dead worker left lying. Run it on any number of replicas: one at a time does the work."""
+    from turnledger.workers.cli.processes import be_a_child, tick
+
+    be_a_child(parent=parent, log=log)
+    use_servers()
+    tick()
+
+
+@app.command(epilog="Example: turnledger migrate", rich_help_panel="In a deployment")
+def migrate(*, as_json: Json = False) -> None:
+    """Bring the database to this version's schema. Safe to repeat, and from many replicas at once."""
+    from turnledger.workers.cli.migrating import run_migrate
+
+    use_servers(DATABASE_URL)
+    run_migrate(output=_output(as_json=as_json))
+
+
+@app.command(epilog="Example: turnledger status --json", rich_help_panel="To look and to repair")
+def status(*, as_json: Json = False) -> None:
+    """Show what is on its way, what is stored and who works. Exit code 1: something needs a person."""
+    from turnledger.workers.cli.status import run_status
+
+    use_servers()
+    raise typer.Exit(run_status(output=_output(as_json=as_json)))
+
+
+@app.command(
+    epilog="Examples: turnledger show lead jira:POC-7 · turnledger show --turn 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11",
+    rich_help_panel="To look and to repair",
+)
+def show(
+    agent: Annotated[str | None, typer.Argument(help="The agent, e.g. lead.")] = None,
+    conversation: Annotated[str | None, typer.Argument(help="The conversation key, e.g. jira:POC-7.")] = None,
+    *,
+    turn: Annotated[str | None, typer.Option(help="One turn instead, whole: the id that a block names.")] = None,
+    last: Annotated[int, typer.Option(min=1, help="How many of the newest events.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Show one ledger: its entries, its events, and the turns on their way."""
+    from turnledger.workers.cli.show import show_ledger, show_turn
+
+    output = _output(as_json=as_json)
+    if turn is not None and agent is None:
+        use_servers()
+        show_turn(turn, output=output)
+    elif turn is None and agent is not None and conversation is not None:
+        use_servers()
+        show_ledger(agent, conversation=conversation, last=last, output=output)
+    else:
+        raise typer.BadParameter("name AGENT and CONVERSATION, or --turn ID alone")
+
+
+@app.command(
+    epilog="Example: turnledger requeue 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11", rich_help_panel="To look and to repair"
+)
+def requeue(
+    turn: Annotated[str, typer.Argument(help="The turn's id; `turnledger status` names the rejected ones.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Try the commit of a rejected turn again, once the cause is repaired."""
+    from turnledger.workers.cli.requeue import run_requeue
+
+    use_servers()
+    run_requeue(turn, output=_output(as_json=as_json))
+
+
+@app.command(hidden=True)
+def node(
+    file: Path,
+    *,
+    run: Annotated[str, typer.Option()],
+    rounds: Annotated[int, typer.Option(min=1)],
+    share: Annotated[str, typer.Option()],
+    parent: Parent = 0,
+    log: Log = None,
+) -> None:
+    """Play a share of a file's conversations, for `replay` and `demo`."""
+    from turnledger.workers.cli.processes import be_a_child
+    from turnledger.workers.replay.node import play_share
+
+    be_a_child(parent=parent, log=log)
+    play_share(file, run=run, rounds=rounds, share=share)

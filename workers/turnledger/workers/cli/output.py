@@ -1,0 +1,62 @@
+"""What commands print: lines for a person, or one JSON object; never a byte that a terminal would obey."""
+
+import re
+import sys
+from typing import Literal
+
+from rich.console import Console
+
+from turnledger.store.json_text import encode_json
+
+Output = Literal["text", "json"]
+
+# Everything that moves the cursor or changes the terminal; line feed and tab are left to the caller.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def tolerate_any_text() -> None:
+    """A terminal that cannot show a character gets its escape instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files here
+
+
+def console() -> Console:
+    """Standard output for a person."""
+    return Console(highlight=False)
+
+
+def error_console() -> Console:
+    """Standard error for a person."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: object) -> None:
+    """One JSON value on one line, alone on standard output."""
+    sys.stdout.write(encode_json(value) + "\n")
+    sys.stdout.flush()
+
+
+def complain(message: str) -> None:
+    """One line on standard error that says what is wrong."""
+    sys.stderr.write(f"turnledger: {visible(' '.join(message.split()))}\n")
+    sys.stderr.flush()
+
+
+def many(number: int, noun: str) -> str:
+    """Such as 1 turn, or 1,490 turns."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def visible(text: str) -> str:
+    """The text with control characters spelled out: content must not steer the terminal that shows it."""
+    return _CONTROL.sub(_spell, text)
+
+
+def visible_lines(text: str) -> str:
+    """Text of many lines, each safe to show."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
+def _spell(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

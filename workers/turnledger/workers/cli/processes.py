@@ -1,0 +1,107 @@
+"""`turnledger worker` and `turnledger clock`: the processes of a deployment."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint.records import Records
+from turnledger.store import Database, StoreSettings, check_revision, read_settings
+from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
+from turnledger.workers.cli.logs import send_errors_into
+from turnledger.workers.cli.stopping import end_with, on_stop
+from turnledger.workers.clock import Clock
+from turnledger.workers.committer import Committer
+from turnledger.workers.safety import check_redis, check_rq_prefix
+from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.supervisor import Supervisor
+from turnledger.workers.worker import run_worker
+
+Until = Literal["stopped", "empty"]
+
+
+def child_command(name: str, *, log: Path | None = None) -> list[str]:
+    """A command as a child of this process: it ends with this process, however that ends; `log` takes its errors."""
+    command = [name, "--parent", str(os.getpid())]
+    return command if log is None else [*command, "--log", str(log)]
+
+
+def be_a_child(*, parent: int, log: Path | None) -> None:
+    """What the options of `child_command` ask for; nothing without them."""
+    if log is not None:
+        send_errors_into(log)
+    end_with(parent)
+
+
+def work(*, processes: int, until: Until) -> int:
+    """Run one worker in this process, or several as its children; returns the exit code.
+
+    Raises:
+        UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
+            nothing was started.
+    """
+    if processes == 1:
+        return run_worker(burst=until == "empty")
+    check_servers()
+    if until == "empty":
+        return _drain([[*child_command("worker"), "--burst"]] * processes)
+    supervisor = Supervisor([child_command("worker")] * processes, settings=read_settings(WorkerSettings))
+    on_stop(supervisor.stop)
+    return supervisor.run()
+
+
+def tick() -> None:
+    """Be the clock, or wait to become it, until SIGINT or SIGTERM.
+
+    Raises:
+        UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
+            it does not start.
+    """
+    check_servers()
+    records = Records.from_settings(read_settings(CheckpointSettings))
+    database, settings = Database(read_settings(StoreSettings)), read_settings(WorkerSettings)
+    committer = Committer(records=records, database=database, settings=settings)
+    clock = Clock(records=records, database=database, committer=committer, settings=settings)
+    on_stop(clock.stop)
+    clock.run()
+
+
+def check_servers() -> None:
+    """Refuse servers that workers cannot work with, before anything is started that would be started again.
+
+    Raises:
+        UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
+            says what is wrong and what to do.
+    """
+    checkpoint = read_settings(CheckpointSettings)
+    check_rq_prefix(checkpoint)
+    database = Database(read_settings(StoreSettings))
+    records = Records.from_settings(checkpoint)
+    try:
+        check_revision(database)
+        check_redis(records.redis)
+    finally:
+        database.close()
+        records.redis.close()
+
+
+def _drain(commands: Sequence[Sequence[str]]) -> int:
+    """Run workers until the queue is empty; a signal is passed on to them."""
+    children = [_start(command) for command in commands]
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        for child in children:
+            child.send_signal(number)
+
+    on_stop(pass_on)
+    codes = [child.wait() for child in children]
+    return NEEDS_A_PERSON if any(codes) else OK
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A session of its own keeps Ctrl-C from the child: a second signal would end it in the middle of its work."""
+    return subprocess.Popen([sys.executable, "-m", "turnledger.workers", *command], start_new_session=True)

@@ -1,0 +1,107 @@
+"""Which Postgres and which Redis a command talks to: those of the environment, or those of `turnledger up` here."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from turnledger.store import Database, InvalidInput, migrate
+from turnledger.workers.embedded import EmbeddedServers, embedded_servers, running_servers
+
+DATABASE_URL = "TURNLEDGER_DATABASE_URL"
+REDIS_URL = "TURNLEDGER_REDIS_URL"
+BOTH = (DATABASE_URL, REDIS_URL)
+UP_FOLDER = Path(".turnledger")
+
+
+def use_servers(*needed: str) -> None:
+    """Make sure that the environment names the servers that are needed: as it stands, or those of `turnledger up`.
+
+    Raises:
+        InvalidInput: nothing names them; says both ways to.
+    """
+    missing = [name for name in needed or BOTH if not os.environ.get(name)]
+    if not missing:
+        return
+    if len(missing) < len(needed or BOTH):
+        raise _half_named(missing[0])
+    found = running_servers(UP_FOLDER)
+    if found is None:
+        raise InvalidInput(
+            f"no servers are named: set {' and '.join(missing)}, or run `turnledger up` in this folder ({Path.cwd()})"
+        )
+    os.environ.update(urls(found))
+
+
+def servers_in_words() -> str:
+    """Which servers `servers_or_own` would take.
+
+    Raises:
+        InvalidInput: only one of the two URLs is set.
+    """
+    if environment_names_servers():
+        return "the Postgres and the Redis that the environment names"
+    return "a Postgres and a Redis of its own"
+
+
+def environment_names_servers() -> bool:
+    """Whether the environment names both servers, or neither.
+
+    Raises:
+        InvalidInput: it names only one of them.
+    """
+    missing = [name for name in BOTH if not os.environ.get(name)]
+    if len(missing) == 1:
+        raise _half_named(missing[0])
+    return not missing
+
+
+@contextmanager
+def servers_or_own() -> Iterator[None]:
+    """Run a block with the servers of the environment or, where it names none, with own ones for its length.
+
+    Own servers are migrated, and removed with all their data afterwards.
+
+    Raises:
+        InvalidInput: only one of the two URLs is set.
+        EmbeddedMissing, EmbeddedServerFailed: there are no own servers to be had.
+    """
+    if environment_names_servers():
+        yield
+        return
+    with embedded_servers() as servers, environment(urls(servers)):
+        migrate_here()
+        yield
+
+
+def urls(servers: EmbeddedServers) -> dict[str, str]:
+    """The variables that name these servers."""
+    return {DATABASE_URL: servers.database_url, REDIS_URL: servers.redis_url}
+
+
+@contextmanager
+def environment(values: dict[str, str]) -> Iterator[None]:
+    """Set variables for this process and the children it starts, for the length of a block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def migrate_here() -> str:
+    """Migrate the database of the environment; returns its revision."""
+    database = Database.from_settings()
+    try:
+        return migrate(database)
+    finally:
+        database.close()
+
+
+def _half_named(missing: str) -> InvalidInput:
+    return InvalidInput(f"{missing} is not set, though the other URL is: set both or neither")

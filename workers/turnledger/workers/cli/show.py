@@ -1,0 +1,231 @@
+"""`turnledger show`: a ledger or a turn, for a person or as JSON."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from turnledger.store import CorruptData, LedgerName
+from turnledger.store.block import render_entry
+from turnledger.store.entry import decode_entry
+from turnledger.store.events import Event, Payload
+from turnledger.store.json_text import decode_json
+from turnledger.store.ledger import StoredEntry
+from turnledger.store.times import time_text
+from turnledger.workers.cli.looking import LedgerLook, StoredTurn, TurnLook, look_at_ledger, look_at_turn
+from turnledger.workers.cli.output import Output, console, error_console, print_json, visible, visible_lines
+from turnledger.workers.cli.summaries import summary
+
+SHORT_ID = 8
+
+
+def show_ledger(agent: str, *, conversation: str, last: int, output: Output) -> None:
+    """Print one ledger.
+
+    Raises:
+        InvalidInput: there is no such name, or no such ledger.
+        StoreUnavailable, SchemaMismatch, ...: Postgres cannot be asked.
+    """
+    look = look_at_ledger(LedgerName(agent, conversation), last=last)
+    if look.redis_error is not None:
+        error_console().print(f"Turns on their way are not shown: {look.redis_error}", style="yellow", markup=False)
+    if output == "json":
+        print_json(_ledger_members(look))
+    else:
+        _print_ledger(console(), look)
+
+
+def show_turn(turn_id: str, *, output: Output) -> None:
+    """Print one turn, whole.
+
+    Raises:
+        InvalidInput: this is no turn id, or there is no such turn.
+    """
+    look = look_at_turn(turn_id)
+    if output == "json":
+        print_json(_turn_members(look))
+    else:
+        _print_turn(console(), look)
+
+
+def _print_ledger(screen: Console, look: LedgerLook) -> None:
+    screen.print(Text(f"{look.name.agent} · {look.name.conversation}", style="bold"))
+    if look.head is not None:
+        screen.print(
+            f"ledger {look.head.ledger_id}, history version {look.head.history_version}, "
+            f"{look.head.next_seq:,} events, {look.head.turn_count:,} turns recorded"
+        )
+        _print_entries(screen, look)
+        _print_events(screen, look)
+    _print_on_their_way(screen, look)
+
+
+def _print_entries(screen: Console, look: LedgerLook) -> None:
+    assert look.head is not None
+    gone = look.head.turn_count - len(look.entries)
+    _heading(screen, f"Entries: {len(look.entries)}" + (f", {gone:,} older ones no longer stored" if gone else ""))
+    for entry in look.entries:
+        screen.print()
+        screen.print(Text(entry_text(entry)), soft_wrap=True)
+
+
+def _print_events(screen: Console, look: LedgerLook) -> None:
+    assert look.head is not None
+    older = look.head.next_seq - len(look.events)
+    _heading(screen, f"Events: {len(look.events)}" + (f", {older:,} older ones not shown (--last)" if older else ""))
+    for event in look.events:
+        _print_line(screen, _event_line(event))
+
+
+def _print_on_their_way(screen: Console, look: LedgerLook) -> None:
+    if look.uncommitted or look.open:
+        _heading(screen, "On their way")
+    for turn in look.uncommitted:
+        state = "pending" if turn.state == "completed" else turn.state
+        screen.print(f"{turn.turn_id}  {state}, completed at {time_text(turn.completed_at_ms)}", soft_wrap=True)
+    for opened in look.open:
+        screen.print(f"{opened.turn_id}  {opened.state}", soft_wrap=True)
+
+
+def _print_turn(screen: Console, look: TurnLook) -> None:
+    screen.print(Text(f"turn {look.turn_id}", style="bold"))
+    if look.record is not None:
+        _print_record(screen, look)
+    if look.stored is None:
+        screen.print("Postgres does not know it.")
+        return
+    _print_run(screen, look.stored)
+    if look.stored.entry is not None:
+        _heading(screen, f"Entry {look.stored.entry.ordinal}")
+        screen.print(Text(entry_text(look.stored.entry)), soft_wrap=True)
+    _heading(screen, f"Events: {len(look.stored.events)}")
+    for event in look.stored.events:
+        _print_line(screen, _event_line(event))
+        if event.content is not None:
+            screen.print(Text(f"       {visible(event.content)}", style="dim"), soft_wrap=True)
+
+
+def _print_record(screen: Console, look: TurnLook) -> None:
+    assert look.record is not None
+    state = "pending" if look.record.state == "completed" else look.record.state
+    ledger = look.record.ledger
+    line = f"In Redis: {state}, {ledger.agent} · {ledger.conversation}, {len(look.saved_steps)} steps saved"
+    screen.print(Text(visible(line)), soft_wrap=True)
+    if look.refusal:
+        screen.print(Text(f"It was refused: {visible(look.refusal)}", style="yellow"), soft_wrap=True)
+    if look.stored is None or look.stored.outcome is None:
+        _heading(screen, f"Steps: {len(look.saved_steps)}")
+        for step in look.saved_steps:
+            screen.print(Text(f"{step.role}  {visible(step.content)}"), soft_wrap=True)
+
+
+def _print_run(screen: Console, run: StoredTurn) -> None:
+    screen.print(
+        Text(f"In Postgres: {run.outcome or 'not ended'}, {run.ledger.agent} · {run.ledger.conversation}"),
+        soft_wrap=True,
+    )
+    ended = "" if run.ended_at is None else f", ended {time_text(run.ended_at)}"
+    screen.print(f"started {time_text(run.started_at)}{ended}, {run.epoch - 1} take-overs", soft_wrap=True)
+    if run.work_key:
+        screen.print(Text(f"work key {run.work_key}"), soft_wrap=True)
+    if run.duplicate_of:
+        screen.print(f"the work had been done by turn {run.duplicate_of}", soft_wrap=True)
+
+
+def _heading(screen: Console, title: str) -> None:
+    screen.print()
+    screen.print(Rule(title, align="left", style="dim"))
+
+
+def _print_line(screen: Console, line: Text) -> None:
+    """One line on a terminal, cut at its edge; whole where it goes into a file."""
+    if screen.is_terminal:
+        screen.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        screen.print(line, soft_wrap=True)
+
+
+def _event_line(event: Event) -> Text:
+    turn = (event.turn_id or "")[:SHORT_ID]
+    line = Text(f"{event.seq:>5}  {time_text(event.occurred_at)}  {event.type:<16}  {turn:<{SHORT_ID}}  ")
+    line.append(visible(summary(event)), style="dim")
+    return line
+
+
+def entry_text(stored: StoredEntry) -> str:
+    """An entry as a block shows it."""
+    try:
+        entry = decode_entry(stored.text, ordinal=stored.ordinal)
+    except CorruptData as error:
+        return f"### entry {stored.ordinal} cannot be read: {visible(str(error))}"
+    return visible_lines(render_entry(replace(entry, completed_at=time_text(stored.completed_at))))
+
+
+def _ledger_members(look: LedgerLook) -> dict[str, Any]:
+    head = look.head
+    return {
+        "agent": look.name.agent,
+        "conversation": look.name.conversation,
+        "ledger_id": head and head.ledger_id,
+        "history_version": head and head.history_version,
+        "events_ever": head.next_seq if head else 0,
+        "turns_ever": head.turn_count if head else 0,
+        "entries": [_entry_members(entry) for entry in look.entries],
+        "events": [_event_members(event) for event in look.events],
+        "uncommitted": [{"turn_id": turn.turn_id, "state": turn.state} for turn in look.uncommitted],
+        "open": [{"turn_id": turn.turn_id, "state": turn.state} for turn in look.open],
+    }
+
+
+def _turn_members(look: TurnLook) -> dict[str, Any]:
+    record = look.record
+    return {
+        "turn_id": look.turn_id,
+        "state": None if record is None else record.state,
+        "refusal": look.refusal or None,
+        "saved_steps": [decode_json(step.content) for step in look.saved_steps],
+        "stored": None if look.stored is None else _run_members(look.stored),
+    }
+
+
+def _run_members(run: StoredTurn) -> dict[str, Any]:
+    return {
+        "agent": run.ledger.agent,
+        "conversation": run.ledger.conversation,
+        "work_key": run.work_key,
+        "epoch": run.epoch,
+        "started_at": time_text(run.started_at),
+        "ended_at": _optional_time(run.ended_at),
+        "outcome": run.outcome,
+        "duplicate_of": run.duplicate_of,
+        "entry": None if run.entry is None else _entry_members(run.entry),
+        "events": [_event_members(event) for event in run.events],
+    }
+
+
+def _entry_members(stored: StoredEntry) -> dict[str, Any]:
+    return {**decode_json(stored.text), "ordinal": stored.ordinal, "completed_at": time_text(stored.completed_at)}
+
+
+def _event_members(event: Event) -> dict[str, Any]:
+    payload = event.payload.model_dump(exclude_none=True) if isinstance(event.payload, Payload) else event.payload
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "stored_type": event.stored_type,
+        "schema_version": event.schema_version,
+        "history_version": event.history_version,
+        "turn_id": event.turn_id,
+        "key": event.key,
+        "payload": payload,
+        "content": None if event.content is None else decode_json(event.content),
+        "occurred_at": time_text(event.occurred_at),
+        "recorded_at": time_text(event.recorded_at),
+    }
+
+
+def _optional_time(moment: datetime | None) -> str | None:
+    return None if moment is None else time_text(moment)

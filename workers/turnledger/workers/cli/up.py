@@ -1,0 +1,94 @@
+"""`turnledger up`: everything on this machine, in the foreground."""
+
+import threading
+from pathlib import Path
+
+from rich.console import Console
+
+from turnledger.store import TurnledgerError, read_settings
+from turnledger.workers.cli.exits import NEEDS_A_PERSON
+from turnledger.workers.cli.output import complain, console, many
+from turnledger.workers.cli.processes import check_servers, child_command
+from turnledger.workers.cli.servers import environment, migrate_here, urls
+from turnledger.workers.cli.stopping import on_stop, unwind_on_stop
+from turnledger.workers.embedded import EmbeddedServers, embedded_servers, running_servers
+from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.supervisor import Supervisor
+
+POLL_S = 0.2
+
+
+class AlreadyUp(TurnledgerError):
+    """turnledger is up in this folder already."""
+
+
+def run_up(folder: Path, *, workers: int) -> int:
+    """Run the stack until SIGINT or SIGTERM; the exit code, 0 when everything ended cleanly.
+
+    Raises:
+        AlreadyUp: the servers run in this folder.
+        EmbeddedMissing, EmbeddedServerFailed: the servers cannot run here.
+    """
+    screen = console()
+    unwind_on_stop()
+    _refuse_second(folder)
+    screen.print("Starting Postgres and Redis ...")
+    with embedded_servers(folder) as servers, environment(urls(servers)):
+        migrate_here()
+        check_servers()
+        _introduce(screen, servers, folder=folder, workers=workers)
+        code = _supervise(screen, servers, workers=workers)
+    screen.print("Stopped.")
+    return code
+
+
+def _refuse_second(folder: Path) -> None:
+    found = running_servers(folder)
+    if found is not None:
+        raise AlreadyUp(
+            f"turnledger is up in {folder.resolve()} already, with {found.database_url} and {found.redis_url}; "
+            "use it, stop it with Ctrl-C where it runs, or choose another --folder"
+        )
+
+
+def _introduce(screen: Console, servers: EmbeddedServers, *, folder: Path, workers: int) -> None:
+    screen.print(
+        f"""
+[bold]turnledger is up[/bold]: Postgres, Redis, {many(workers, "worker")} and the clock.
+Its data is in {folder.resolve()}.
+
+Commands of turnledger that run in this folder find it. For everything else:
+""",
+        soft_wrap=True,
+    )
+    for name, url in urls(servers).items():
+        screen.print(f"  export {name}={url}", soft_wrap=True, markup=False)
+    screen.print("\nCtrl-C stops it; the data stays for the next `turnledger up`.\n")
+
+
+def _supervise(screen: Console, servers: EmbeddedServers, *, workers: int) -> int:
+    """Keep the processes alive until a signal, or until a server is gone; then end them."""
+    stopped = threading.Event()
+    supervisor = Supervisor(
+        [child_command("worker")] * workers + [child_command("clock")], settings=read_settings(WorkerSettings)
+    )
+    on_stop(lambda *_: stopped.set())
+    while not stopped.wait(POLL_S):
+        supervisor.tend()
+        if gone := _gone(servers):
+            complain(f"{gone} has ended; its log is beside its data, in server.log")
+            supervisor.end()
+            return NEEDS_A_PERSON
+    on_stop(_hurry)
+    screen.print("\nStopping: the workers finish what they have in hand. A second Ctrl-C does not wait for them.")
+    return supervisor.end()
+
+
+def _gone(servers: EmbeddedServers) -> str:
+    if not servers.postgres.runs_somewhere():
+        return "Postgres"
+    return "" if servers.redis.runs_somewhere() else "Redis"
+
+
+def _hurry(number: int, _: object) -> None:
+    raise SystemExit(128 + number)

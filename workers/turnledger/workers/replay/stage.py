@@ -1,0 +1,179 @@
+"""The processes of a replay: engine nodes that play, workers that commit, a clock; all gone when the block ends."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from redis import Redis
+from rich.console import Console
+from sqlalchemy import text
+
+from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint.connection import translated
+from turnledger.store import Database, TurnledgerError, read_settings
+from turnledger.workers.cli.fleet import Fleet
+from turnledger.workers.cli.logs import logs_into
+from turnledger.workers.cli.processes import check_servers, child_command
+from turnledger.workers.cli.servers import servers_or_own
+from turnledger.workers.replay.conversations import AGENT, read_conversations
+from turnledger.workers.replay.logfile import LogFile, log_file
+from turnledger.workers.replay.node import performances
+from turnledger.workers.replay.nodes import Nodes
+from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.supervisor import Supervisor
+from turnledger.workers.worker import rq_connection
+
+START_S = 60.0
+POLL_S = 0.1
+PATIENCE_S = 90.0  # a turn that was left lying is committed within 60 s
+
+_COMMITTED = text(
+    "SELECT coalesce(sum(turn_count), 0) FROM ledger WHERE agent = :agent AND conversation_key = ANY(:keys)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is played, by how many processes; `run` is in every conversation key, so that no two replays meet."""
+
+    file: Path
+    run: str
+    rounds: int
+    nodes: int
+    workers: int
+    conversations: int
+    turns: int
+    messages_before: int
+
+
+def read_plan(file: Path, *, nodes: int, workers: int, rounds: int = 1) -> Plan:
+    """Read the file once, so that a bad line is found before anything is started.
+
+    Raises:
+        InvalidInput: the file is refused; names the line.
+    """
+    found = [(len(conversation.turns), conversation.before) for conversation in read_conversations(file)]
+    return Plan(
+        file=file,
+        run=uuid.uuid4().hex[:8],
+        rounds=rounds,
+        nodes=nodes,
+        workers=workers,
+        conversations=len(found) * rounds,
+        turns=sum(turns for turns, _ in found) * rounds,
+        messages_before=sum(before for _, before in found),
+    )
+
+
+class Reached(NamedTuple):
+    """How far a replay has come: turns completed by the nodes, and turns committed as Postgres has them."""
+
+    completed: int
+    committed: int
+
+
+class Stage:
+    """Running processes that are ready to play a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        supervisor: Supervisor,
+        nodes: Nodes,
+        database: Database,
+        fleet: Fleet,
+        log: LogFile,
+    ) -> None:
+        self.log = log
+        self.plan = plan
+        self.supervisor = supervisor
+        self.nodes = nodes
+        self.fleet = fleet
+        self._database = database
+        self._keys = [
+            conversation.key(run) for run, conversation in performances(plan.file, run=plan.run, rounds=plan.rounds)
+        ]
+
+    def play(self, watch: Callable[[Reached], None]) -> None:
+        """Play to the end and wait for the commits, telling `watch` ten times a second how far it is.
+
+        Returns when everything is committed, or when nothing was for 90 s.
+
+        Raises:
+            StoreUnavailable, StoreBusy: Postgres could not be asked how far it is.
+        """
+        self.nodes.go()
+        last, deadline = Reached(0, 0), time.monotonic() + PATIENCE_S
+        while self.nodes.running or (last.committed < last.completed and time.monotonic() < deadline):
+            time.sleep(POLL_S)
+            self.supervisor.tend()
+            now = Reached(self.nodes.completed, self._committed())
+            if now != last:
+                last, deadline = now, time.monotonic() + PATIENCE_S
+            watch(now)
+
+    def wait_until_ready(self) -> None:
+        """Return when all processes could begin.
+
+        Raises:
+            NodeFailed, WorkersMissing: they did not come up.
+        """
+        self.nodes.wait_until_ready(timeout_s=START_S)
+        deadline = time.monotonic() + START_S
+        while len(self.fleet.at_work(self.supervisor.process_ids)) < self.plan.workers:
+            if time.monotonic() > deadline:
+                raise WorkersMissing
+            time.sleep(POLL_S)
+
+    def _committed(self) -> int:
+        with self._database.transaction() as connection:
+            return int(connection.scalar(_COMMITTED, {"agent": AGENT, "keys": self._keys}) or 0)
+
+
+class WorkersMissing(TurnledgerError):
+    """The workers did not come up."""
+
+
+@contextmanager
+def stage(plan: Plan, *, screen: Console) -> Iterator[Stage]:
+    """Start what the plan needs, own servers where none are named; ready when the block begins, gone when it ends.
+
+    What the processes log goes into one file, which is shown when the block fails or the stage's log is wanted.
+
+    Raises:
+        TurnledgerError: something did not come up.
+    """
+    with ExitStack() as stack:
+        with screen.status("Starting ..."):
+            log = stack.enter_context(log_file(screen))
+            stack.enter_context(servers_or_own())
+            check_servers()
+            stack.enter_context(logs_into(log.path))
+            playing = _open(stack, plan, log=log)
+            playing.wait_until_ready()
+        yield playing
+
+
+def _open(stack: ExitStack, plan: Plan, *, log: LogFile) -> Stage:
+    checkpoint = read_settings(CheckpointSettings)
+    stack.enter_context(translated())
+    database = Database.from_settings()
+    stack.callback(database.close)
+    redis: Redis = stack.enter_context(rq_connection(checkpoint))
+    nodes = Nodes([_node(plan, number, log=log.path) for number in range(plan.nodes)])
+    stack.callback(nodes.end)
+    commands = [child_command("worker", log=log.path)] * plan.workers + [child_command("clock", log=log.path)]
+    supervisor = Supervisor(commands, settings=read_settings(WorkerSettings))
+    stack.callback(supervisor.end)
+    fleet = Fleet(redis, queue=checkpoint.commit_queue)
+    return Stage(plan, supervisor=supervisor, nodes=nodes, database=database, fleet=fleet, log=log)
+
+
+def _node(plan: Plan, number: int, *, log: Path) -> list[str]:
+    options = ["--run", plan.run, "--rounds", str(plan.rounds), "--share", f"{number}/{plan.nodes}"]
+    return [*child_command("node", log=log), str(plan.file), *options]
