@@ -6,7 +6,7 @@ from typing import Any
 from tests.bench.payload import SampleTurn, sample_turns
 from tests.bench.results import Report, Result
 from tests.bench.rig import Rig
-from tests.bench.seeding import complete, open_turn, seed_started
+from tests.bench.seeding import complete, open_turns
 from tests.bench.timing import in_turns, median, seconds_of
 from turnledger.checkpoint.queue import commit_job
 from turnledger.checkpoint.turn import Turn
@@ -34,9 +34,7 @@ def measure(rig: Rig) -> Report:
     """`Turn.complete` and the bare call, in blocks in turns; no worker runs."""
     rig.empty()
     samples = sample_turns(BLOCKS * BLOCK + 1, ledgers=BLOCKS * BLOCK + 1)
-    heads = seed_started(rig.database, samples)
-    turns = [open_turn(rig.records, rig.database, sample, head=heads[sample.ledger]) for sample in samples]
-    pairs = list(zip(turns, samples, strict=True))
+    pairs = list(zip(open_turns(rig, samples), samples, strict=True))
     complete(*pairs.pop())
     bare = _Bare(rig, model=samples[-1].turn_id)
     blocks = iter([pairs[first : first + BLOCK] for first in range(0, len(pairs), BLOCK)])

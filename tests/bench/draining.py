@@ -58,7 +58,7 @@ class _Queued:
         self._rig = rig
         self._samples = sample_turns(TURNS, ledgers=ledgers)
         rig.empty()
-        heads = seed_completed(rig.database, rig.records, self._samples)
+        heads = seed_completed(rig, self._samples)
         plans = self._plans(heads)
         self.bytes_a_turn = check_size(plans[0], turns=len(plans[0].entries))
         self._batches = [_rows(plan) for plan in plans]

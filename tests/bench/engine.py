@@ -5,8 +5,9 @@ import time
 from collections.abc import Sequence
 
 from tests.bench.payload import SampleTurn, sample_turns
+from tests.bench.rig import checkpoint_settings
 from tests.bench.seeding import complete, open_turn, seed_started
-from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint import Turns
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.turn import Turn
 from turnledger.store import Database, StoreSettings, read_settings
@@ -18,12 +19,12 @@ DONE = "done"
 
 def run(*, first: int, count: int, rate: float) -> None:
     """Open the turns, say so, wait for the common moment of beginning, then complete one every 1/rate seconds."""
-    records = Records.from_settings(read_settings(CheckpointSettings))
+    records = Records.from_settings(checkpoint_settings())
     database = Database(read_settings(StoreSettings))
     samples = sample_turns(count, ledgers=count, first=first)
     heads = seed_started(database, samples)
-    turns = [open_turn(records, database, sample, head=heads[sample.ledger]) for sample in samples]
-    database.close()
+    handles = Turns(records=records, database=database)
+    turns = [open_turn(handles, records, sample, head=heads[sample.ledger]) for sample in samples]
     for sample in samples:
         assert sample.steps  # its words are made now
     print(READY, flush=True)  # noqa: T201  # the process that started this one waits for it

@@ -3,16 +3,17 @@
 import time
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import psycopg
 import redis
 
-from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint import CheckpointSettings, Turns
 from turnledger.checkpoint.records import Records
-from turnledger.store import Database, StoreSettings, migrate
+from turnledger.store import Database, StoreSettings, migrate, read_settings
 from turnledger.workers.embedded import EmbeddedServers
 
-_DATABASE, _EMPTY, _KEPT = "bench", "bench_empty", "bench_kept"
+_DATABASE, _EMPTY, _KEPT, _COPY = "bench", "bench_empty", "bench_kept", "bench_copy"
 _KEPT_NUMBER = 1  # the number of the Redis database that keeps the copy
 _COPY_ALL = """
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -60,7 +61,11 @@ class Rig:
 
     @cached_property
     def records(self) -> Records:
-        return Records.from_settings(CheckpointSettings(redis_url=self.redis_url))
+        return Records.from_settings(checkpoint_settings(redis_url=self.redis_url))
+
+    @cached_property
+    def turns(self) -> Turns:
+        return Turns(records=self.records, database=self.database)
 
     def empty(self) -> None:
         """A migrated database and a Redis, both with nothing in them."""
@@ -80,13 +85,17 @@ class Rig:
         with redis.Redis.from_url(f"{self.redis_url.rpartition('/')[0]}/{_KEPT_NUMBER}") as kept:
             kept.eval(_COPY_ALL, 0, 0)
 
+    def copy_database(self) -> str:
+        """A copy of the database as it is now, for a peer; its URL."""
+        self._make(_COPY, template=_DATABASE)
+        return self._servers.postgres.url_of(_COPY)
+
     def settle(self) -> None:
         """Write out what Postgres still holds back."""
         self._execute("CHECKPOINT")
 
     def close(self) -> None:
-        self.database.close()
-        self.records.redis.close()
+        self.turns.close()
         self.redis.close()
         self._admin.close()
 
@@ -98,6 +107,11 @@ class Rig:
 
     def _execute(self, command: str) -> None:
         self._admin.execute(command.encode())
+
+
+def checkpoint_settings(**given: Any) -> CheckpointSettings:
+    """No renewal of leases: no engine node holds thousands of turns, and it would be measured."""
+    return read_settings(CheckpointSettings, lease_s=7_200.0, renew_s=3_600.0, **given)
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, pause_s: float = 0.005) -> None:

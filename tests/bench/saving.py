@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tests.bench.payload import SampleTurn, sample_turns
 from tests.bench.results import Goal, Report, Result
 from tests.bench.rig import Rig
-from tests.bench.seeding import open_turn, seed_started
+from tests.bench.seeding import open_turns
 from tests.bench.timing import in_turns, median, seconds_of
 from turnledger.checkpoint.turn import Turn
 from turnledger.store import Step, openai_step
@@ -43,8 +43,7 @@ def measure(rig: Rig) -> Report:
 def _pairs(rig: Rig, *, turns: int, saved: int, samples: int) -> tuple[Iterator[float], Iterator[float]]:
     """Seconds of one save each, ours and bare, at the same place of as many turns."""
     all_samples = sample_turns(turns, ledgers=turns, first=saved * 1_000)
-    heads = seed_started(rig.database, all_samples)
-    ours = [_Ours(open_turn(rig.records, rig.database, sample, head=heads[sample.ledger])) for sample in all_samples]
+    ours = [_Ours(turn) for turn in open_turns(rig, all_samples)]
     bare = [_Bare(rig, sample) for sample in all_samples]
     sides: list[_Side] = [*ours, *bare]
     for side in sides:

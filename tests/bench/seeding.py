@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tests.bench.payload import SampleTurn
-from turnledger.checkpoint.leases import LeaseKeeper
+from tests.bench.rig import Rig
+from turnledger.checkpoint import Turns
 from turnledger.checkpoint.loading import load_turns
-from turnledger.checkpoint.record import LedgerView, Record, decode_record
+from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim, Records, new_token
 from turnledger.checkpoint.starting import FIRST_REVISION, StartRequest, recorded_fields
 from turnledger.checkpoint.turn import Turn
-from turnledger.store import Database, LedgerName
+from turnledger.store import Database, LedgerName, StoreSettings
 from turnledger.store.commit import CompletedTurn, commit_turns
 from turnledger.store.database import copy_rows
 from turnledger.store.events import message_event, started_event
@@ -28,20 +29,9 @@ EVENT_COLUMNS = (
 RUN_COLUMNS = "ledger_turn (turn_id, ledger_id, work_key, started_at)"
 GROUP = 200
 
+_SETTINGS = StoreSettings(database_url="postgresql://")  # their defaults
+
 Heads = dict[LedgerName, Head]
-
-
-class NoLeases(LeaseKeeper):
-    """For thousands of turns in one process: no engine node holds so many, and watching them would be measured."""
-
-    def keep(self, turn: object) -> None:
-        pass
-
-    def release(self, turn: object) -> None:
-        pass
-
-    def confirm(self, turn: object) -> None:
-        pass
 
 
 def seed_started(database: Database, samples: Sequence[SampleTurn]) -> Heads:
@@ -73,23 +63,30 @@ def _start_rows(sample: SampleTurn, heads: Heads) -> list[Sequence[object]]:
     ]
 
 
-def open_turn(records: Records, database: Database, sample: SampleTurn, *, head: Head) -> Turn:
-    """The record that `Turns.start` makes, and its handle."""
+def open_turn(turns: Turns, records: Records, sample: SampleTurn, *, head: Head) -> Turn:
+    """The record that a start makes, and the handle that the same start gives when it is called again."""
     claim = Claim(sample.turn_id, new_token(), FIRST_REVISION)
     run = Run(sample.turn_id, head.ledger_id, sample.work_key, 1, 0, None, None)
     fields = recorded_fields(
         StartRequest(sample.turn_id, sample.ledger, sample.work_key, sample.message.text, (sample.message,)),
         LedgerView(STARTED_AT_MS, 0, None, (), (), ()),
         Beginning(head, (), frozenset(), None, {sample.turn_id: run}),
-        settings=database.settings,
+        settings=_SETTINGS,
     )
     records.open(claim, ledger=sample.ledger, work_key=sample.work_key, fields=fields)
-    record = _record(claim, {**fields, "owner": claim.owner, "revision": claim.revision})
-    return Turn(records=records, database=database, leases=NoLeases(records), record=record)
+    return start(turns, sample)
 
 
-def _record(claim: Claim, fields: dict[str, str | int]) -> Record:
-    return decode_record(claim.turn_id, {name: str(value) for name, value in fields.items()})
+def start(turns: Turns, sample: SampleTurn) -> Turn:
+    """Begin the turn as its engine does."""
+    return turns.start(
+        agent=sample.ledger.agent,
+        conversation=sample.ledger.conversation,
+        triggered_by=sample.message.text,
+        work_key=sample.work_key,
+        messages=[sample.message],
+        turn_id=sample.turn_id,
+    )
 
 
 def complete(turn: Turn, sample: SampleTurn) -> None:
@@ -97,17 +94,24 @@ def complete(turn: Turn, sample: SampleTurn) -> None:
     turn.complete(reply=sample.reply, steps=sample.steps, set_out_to=sample.set_out_to, decision="done")
 
 
-def seed_completed(database: Database, records: Records, samples: Sequence[SampleTurn]) -> Heads:
-    """Turns that are completed and queued, none committed."""
-    heads = seed_started(database, samples)
+def open_turns(rig: Rig, samples: Sequence[SampleTurn]) -> list[Turn]:
+    """Turns that run, each with nothing saved yet."""
+    heads = seed_started(rig.database, samples)
+    return [open_turn(rig.turns, rig.records, sample, head=heads[sample.ledger]) for sample in samples]
+
+
+def seed_completed(rig: Rig, samples: Sequence[SampleTurn]) -> Heads:
+    """Turns that are completed and queued, none committed; the heads before their commit."""
+    heads = seed_started(rig.database, samples)
     for sample in samples:
-        complete(open_turn(records, database, sample, head=heads[sample.ledger]), sample)
+        complete(open_turn(rig.turns, rig.records, sample, head=heads[sample.ledger]), sample)
     return heads
 
 
-def seed_committed(database: Database, records: Records, samples: Sequence[SampleTurn]) -> None:
+def seed_committed(rig: Rig, samples: Sequence[SampleTurn]) -> None:
     """Turns that are history; Redis forgets them."""
-    seed_completed(database, records, samples)
+    records, database = rig.records, rig.database
+    seed_completed(rig, samples)
     for group in groups_of(load_turns(records, [sample.turn_id for sample in samples])):
         with database.transaction() as connection:
             heads = lock_free_ledgers(connection, list({turn.ledger for turn in group}))

@@ -18,11 +18,20 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 def in_turns(*sides: Side, rounds: int) -> list[list[float]]:
     """Run the sides A, B, A, B, ... and return the figures of each; every round starts with another side."""
+    orders = [[(number + place) % len(sides) for place in range(len(sides))] for number in range(rounds)]
+    return _run(sides, orders)
+
+
+def in_order(*sides: Side, rounds: int) -> list[list[float]]:
+    """The same for sides of which the second needs what the first has done."""
+    return _run(sides, [list(range(len(sides)))] * rounds)
+
+
+def _run(sides: Sequence[Side], orders: Sequence[Sequence[int]]) -> list[list[float]]:
     gc.collect()
     figures: list[list[float]] = [[] for _ in sides]
-    for number in range(rounds):
-        for place in range(len(sides)):
-            side = (number + place) % len(sides)
+    for order in orders:
+        for side in order:
             figures[side].append(sides[side]())
     return figures
 
