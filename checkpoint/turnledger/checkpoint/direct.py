@@ -13,6 +13,7 @@ from turnledger.checkpoint.records import Finished, Records
 from turnledger.checkpoint.spool import Spool
 from turnledger.store import Database, TurnledgerError
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
+from turnledger.store.crash_points import crash_point
 from turnledger.store.ledger import create_ledgers, database_time, find_answered, find_runs, lock_ledger
 from turnledger.store.times import time_text, utc_now
 
@@ -58,6 +59,7 @@ class DirectCommits:
             path = self._spool.write(replace(turn, completed_at=time_text(utc_now())), built_on=built_on)
         except OSError as error:
             raise NotPersisted(f"turn {turn.turn_id} is in no store and not on disk: {error}") from error
+        crash_point("spool.written")
         log.error("turn_spooled", turn_id=turn.turn_id, file=str(path))
         return DirectCommit(spooled=path)
 
@@ -83,6 +85,7 @@ class DirectCommits:
             )
             wanted = (head.ledger_id, turn.work_key)
             answered = find_answered(connection, [wanted]).get(wanted)
+        crash_point("direct.committed")
         self._finish(before, outcomes[:-1])
         first = outcomes[-1].first
         if outcomes[-1].verdict == "superseded":

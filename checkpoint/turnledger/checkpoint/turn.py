@@ -23,10 +23,20 @@ from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.loading import fitted_entry
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records
+from turnledger.checkpoint.replacing import (
+    ReplaceableHistory,
+    end_child_ledger,
+    history_to_replace,
+    mark_others,
+    new_child,
+    open_child_ledger,
+    replace_in_postgres,
+)
 from turnledger.checkpoint.session import Opening, Session
 from turnledger.store import (
     CallRecord,
     Database,
+    InvalidInput,
     LedgerName,
     Step,
     StoreBusy,
@@ -36,6 +46,7 @@ from turnledger.store import (
 )
 from turnledger.store.activity import authorization_completed, authorization_requested
 from turnledger.store.commit import CompletedTurn
+from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Replied, Reply
 from turnledger.store.events import AT_COMPLETION, EventRow, decode_rows, failed_event
 from turnledger.store.history import replay
@@ -54,6 +65,7 @@ from turnledger.store.ledger import (
     read_head,
 )
 from turnledger.store.open_calls import CallChange, OpenCalls
+from turnledger.store.replacement import Replacement
 from turnledger.store.steps import decode_step, encode_step
 from turnledger.store.times import time_text, utc_now
 
@@ -370,6 +382,72 @@ class Turn:
         wire = self._records.steps_of(moving)
         return [*committed, *(decode_step(step) for steps in wire for step in steps)]
 
+    def history_to_replace(self) -> ReplaceableHistory:
+        """The ledger's history, to compute a replacement from; what was pending is committed first.
+
+        Steps of this turn are not in it: `turn.steps` has them.
+
+        Raises:
+            StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
+            StoreRefused, CorruptData: a pending turn cannot be stored; a worker will set it aside.
+        """
+        return history_to_replace(self._records, self._database, ledger=self.ledger)
+
+    def compact(
+        self, history: ReplaceableHistory, *, steps: Sequence[Step], model: str, covers: int | None = None
+    ) -> None:
+        """Replace the ledger's model history with these steps, for this model; entries and block stay as they are.
+
+        The replacement stands for `history` and for the first `covers` of `turn.steps` (None: all of them). Those
+        become rows of the old version and leave `turn.steps`; their calls still count in the entry. What others
+        complete meanwhile follows the replacement. The bootstrap is dropped: it belonged to the old history.
+
+        Raises:
+            StaleHistory: history was replaced meanwhile, or the turn taken over; read it again. Nothing was written.
+            InvalidInput: a call without its result, or a result without its call; names it. Nothing was written.
+            CheckpointUnavailable: the steps it covers could not be saved first; nothing was written.
+            StaleTurn, TurnEnded, StoreUnavailable, StoreBusy: nothing was written, as far as is known.
+        """
+        self._replace(history, steps=steps, covers=covers, model=model, profile=None)
+
+    def hand_off(
+        self,
+        history: ReplaceableHistory,
+        *,
+        steps: Sequence[Step],
+        model: str,
+        profile: str,
+        covers: int | None = None,
+    ) -> None:
+        """Pass the conversation to another model profile of the same agent; in all else as `compact`."""
+        self._replace(history, steps=steps, covers=covers, model=model, profile=profile)
+
+    def open_child(self, agent: str, *, steps: Sequence[Step], model: str, call_id: str | None = None) -> LedgerName:
+        """Hand work to another agent: a ledger of its own that begins with these steps; start its turns there.
+
+        `call_id` is the call that hands over; every other call of this turn must have its result by now.
+
+        Raises:
+            InvalidInput: a call is open, or the steps are refused; nothing was written.
+            StaleTurn, StoreUnavailable, StoreBusy: nothing was written.
+        """
+        others = sorted(self._calls.open - {call_id})
+        if others:
+            raise InvalidInput(f"calls {', '.join(map(repr, others))} have no result yet; save them first")
+        child = new_child(agent)
+        open_child_ledger(self._database, self._record, child=child, steps=steps, model=model)
+        return child
+
+    def end_child(self, child: LedgerName, *, outcome: str) -> None:
+        """Note in this ledger's log that the child's work has ended; once, however often it is called.
+
+        Raises:
+            InvalidInput: it is no child of this ledger.
+            StoreUnavailable, StoreBusy: try again.
+        """
+        check_label(outcome, where="outcome")
+        end_child_ledger(self._database, self._record, child=child, outcome=outcome)
+
     def wait(self, *, timeout_s: float = 30.0) -> None:
         """Return once the completed turn is history.
 
@@ -396,6 +474,50 @@ class Turn:
         draft, wire = self._drafted(account, self._checked(steps, calls_may_stay_open=True))
         log.warning("turn_submitted_again", turn_id=self.turn_id)
         self._commit_directly(draft, wire)
+
+    def _replace(
+        self,
+        history: ReplaceableHistory,
+        *,
+        steps: Sequence[Step],
+        covers: int | None,
+        model: str,
+        profile: str | None,
+    ) -> None:
+        covered = self._covered_after(covers)
+        self._session.save(self._wire_steps, fields={})
+        replacement = Replacement(
+            turn_id=self.turn_id,
+            epoch=self._record.epoch,
+            version=history.version,
+            through_seq=history.through_seq,
+            steps=tuple(steps),
+            covered=tuple(self._wire_steps[:covered]),
+            model=model,
+            profile=profile,
+        )
+        cursor = replace_in_postgres(self._database, replacement, ledger=self.ledger)
+        self._advance(replace(cursor, pending=self.cursor.pending), covered=covered)
+        mark_others(self._records, ledger=self.ledger, version=cursor.history_version, by=self.turn_id)
+
+    def _covered_after(self, covers: int | None) -> int:
+        most = len(self._steps) - self._record.covered
+        wanted = most if covers is None else covers
+        if not 0 <= wanted <= most:
+            raise InvalidInput(f"covers is {wanted}, but this turn has {most} steps to cover", where="covers")
+        return self._record.covered + wanted
+
+    def _advance(self, cursor: Cursor, *, covered: int) -> None:
+        """Follow the own replacement; if Redis does not take it now, the next save or the reconciler brings it."""
+        self._record = replace(self._record, cursor=cursor, covered=covered, bootstrap=None)
+        self.bootstrap = None
+        fields: Fields = {"cursor": cursor.encode(), "covered": covered, "bootstrap": "", "replaced_by": ""}
+        try:
+            self._session.save(self._wire_steps, fields=fields)
+        except CheckpointUnavailable as error:
+            self.checkpoint_error = error
+            log.warning("record_not_advanced", turn_id=self.turn_id, reason=str(error))
+        crash_point("replace.advanced")
 
     def _complete_once(self, account: Account, steps: Sequence[Step]) -> Completion:
         asked = (account, tuple(steps))

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from turnledger.store.database import statement
 from turnledger.store.errors import InvalidInput, StaleHistory
 from turnledger.store.events import EventRow, EventType, Payload, event_row, register, step_row
+from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import Text, decode_json, encode_json
 from turnledger.store.ledger import Head, Run, advance_heads, find_runs, insert_events
 from turnledger.store.open_calls import OpenCalls
@@ -104,6 +105,25 @@ def replace_history(connection: Connection, head: Head, replacement: Replacement
         },
     )
     return advanced
+
+
+def open_child(connection: Connection, parent: Head, child: LedgerName, *, replacement: Replacement, now: str) -> None:
+    """Make a child ledger whose first history is the replacement; its parent can never change.
+
+    Raises:
+        InvalidInput: see `check_replacement`; nothing was written.
+    """
+    check_replacement(replacement)
+    row = {"agent": child.agent, "conversation": child.conversation, "parent_id": parent.ledger_id}
+    ledger_id: int = connection.execute(statement("insert_child"), row).scalar_one()
+    head = Head(ledger_id, history_version=1, next_seq=0, turn_count=0)
+    insert_events(connection, head, [_replacement_row(replacement, now=now)], turn_id=replacement.turn_id)
+
+
+def is_child(connection: Connection, parent: Head, child: LedgerName) -> bool:
+    """Whether this ledger was opened by that one."""
+    names = {"agent": child.agent, "conversation": child.conversation, "parent_id": parent.ledger_id}
+    return connection.execute(statement("find_child"), names).one_or_none() is not None
 
 
 def decode_replacement(content: str) -> list[Step]:

@@ -18,6 +18,7 @@ ledger = Table(
     Column("turn_count", BigInteger, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("active_at", DateTime(timezone=True), nullable=False),
+    Column("purged_at", DateTime(timezone=True)),
 )
 
 ledger_turn = Table(

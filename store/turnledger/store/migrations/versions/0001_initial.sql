@@ -1,6 +1,10 @@
 -- The whole ledger. Every writer of a ledger's events and entries holds that ledger's row lock
 -- (FOR NO KEY UPDATE), so those two tables carry no foreign key: the lock already proves the parent,
 -- and a key check per row would cost a fifth of the commit.
+--
+-- `purged_at` is when the ledger was last purged, by the clock that gives turns their times. A run that started
+-- before and has no row is gone for good; without this mark it would look like a database set back to the past,
+-- whose lost turns are committed again.
 
 CREATE TABLE ledger (
     ledger_id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -13,6 +17,7 @@ CREATE TABLE ledger (
     turn_count       bigint NOT NULL DEFAULT 0 CHECK (turn_count >= 0),
     created_at       timestamptz NOT NULL DEFAULT now(),
     active_at        timestamptz NOT NULL DEFAULT now(),
+    purged_at        timestamptz,
     CONSTRAINT ledger_name UNIQUE (agent, conversation_key)
 );
 
