@@ -1,0 +1,143 @@
+"""The actors of the model: lists of operations, each a call of the product, and how they take their steps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.model.execution import Answer, Execution, Fault, Kind, Paused, Report, Stores
+from tests.model.postgres_model import Tables
+from tests.model.product import Product
+from tests.model.redis_model import Frozen, Keyspace
+from turnledger.store import TurnledgerError
+
+Guard = Callable[[Keyspace], bool]
+
+
+class Actor:
+    """What an operation works with: the product, what this actor holds, and the ear of the invariants."""
+
+    def __init__(self, product: Product, *, name: str, variables: dict[str, Any], execution: Execution) -> None:
+        self.product = product
+        self.name = name
+        self.variables = variables
+        self._execution = execution
+
+    def report(self, what: str, turn_id: str, detail: Any = None) -> None:
+        """Tell the invariants what just happened."""
+        self._execution.report(Report(what, turn_id, detail))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call of the product. It begins once `guard` holds; an error of ours is its end and, unless it is
+    `retried`, the end of the actor."""
+
+    name: str
+    run: Callable[[Actor], None]
+    guard: Guard | None = None
+    goes_on: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """An actor's name and what it does. `faults` are those that its own steps may meet."""
+
+    name: str
+    operations: tuple[Operation, ...]
+    faults: frozenset[Fault] = frozenset()
+    crashes: bool = True
+
+
+class Local(NamedTuple):
+    """Where an actor stands: before which step of which operation, and what it knows.
+
+    `waits_for` is None when it has nothing left to do. `ended` says why, where it is not that all is done.
+    """
+
+    operation: int
+    frozen: bytes
+    answers: tuple[Answer, ...] = ()
+    waits_for: Kind | None = None
+    label: str = ""
+    holds_lock: bool = False
+    ended: str = ""
+
+
+class Step(NamedTuple):
+    """What one step did."""
+
+    local: Local
+    redis: Frozen
+    tables: Tables
+    reports: tuple[Report, ...]
+    label: str
+
+
+class Machine:
+    """Moves actors: each step is a function of the actor's place and of the one store that it asks."""
+
+    def __init__(self, product: Product, programs: Sequence[Program]) -> None:
+        self.product = product
+        self.programs = programs
+
+    def begin(self, number: int) -> Local:
+        """The actor before its first step."""
+        return self._run_on(number, operation=0, variables={}, stores=None, reports=[])
+
+    def step(self, number: int, local: Local, stores: Stores) -> Step:
+        """Take the actor's next step."""
+        reports: list[Report] = []
+        execution = self._execution(number, local, stores)
+        after = self._attempt(number, local, execution=execution, reports=reports)
+        return Step(after, stores.redis, stores.tables, tuple(reports), execution.label)
+
+    def _execution(self, number: int, local: Local, stores: Stores | None) -> Execution:
+        tokens = f"{number + 1}{local.operation + 1:02d}"
+        return Execution(local.answers, stores, tokens, holds_lock=local.holds_lock)
+
+    def _attempt(self, number: int, local: Local, *, execution: Execution, reports: list[Report]) -> Local:
+        program = self.programs[number]
+        operation = program.operations[local.operation]
+        variables = self.product.thaw(local.frozen) if local.frozen else {}
+        actor = Actor(self.product, name=program.name, variables=variables, execution=execution)
+        self.product.here.execution = execution
+        ended = ""
+        try:
+            operation.run(actor)
+        except Paused as pause:
+            reports += execution.reports
+            return self._paused(local, execution, pause)
+        except TurnledgerError as error:
+            execution.report(Report("refused", operation.name, type(error).__name__))
+            ended = "" if operation.goes_on else type(error).__name__
+        reports += execution.reports
+        if ended:
+            return Local(local.operation, b"", ended=ended)
+        return self._run_on(
+            number, operation=local.operation + 1, variables=variables, stores=execution.stores, reports=reports
+        )
+
+    def _paused(self, local: Local, execution: Execution, pause: Paused) -> Local:
+        return local._replace(
+            answers=(*local.answers, *execution.given),
+            waits_for=pause.kind,
+            label=pause.label,
+            holds_lock=execution.holds_lock,
+        )
+
+    def _run_on(
+        self, number: int, *, operation: int, variables: dict[str, Any], stores: Stores | None, reports: list[Report]
+    ) -> Local:
+        """Up to the first step of the next operation; one that asks no store is over at once."""
+        del stores
+        if operation == len(self.programs[number].operations):
+            return Local(operation, self.product.freeze(variables), ended="done")
+        local = Local(operation, self.product.freeze(variables))
+        execution = self._execution(number, local, None)
+        return self._attempt(number, local, execution=execution, reports=reports)
+
+
+def fields_of(keyspace: Keyspace, record: str) -> Mapping[str, str]:
+    """The fields of a record; none where there is no record."""
+    found: Mapping[str, str] = keyspace.values.get(record, {})
+    return found

@@ -1,0 +1,179 @@
+"""The product over the model's stores, with everything random or timely made repeatable."""
+
+import io
+import logging
+import pickle
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+from redis import Redis
+
+from tests.model.clients import Here, ModelDatabase, ModelRedis
+from tests.model.postgres_model import NOW
+from turnledger.checkpoint import CheckpointSettings, Turns
+from turnledger.checkpoint.direct import DirectCommits
+from turnledger.checkpoint.leases import LeaseKeeper
+from turnledger.checkpoint.queue import commit_job
+from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.session import Session
+from turnledger.checkpoint.spool import Spool
+from turnledger.checkpoint.turn import Services
+from turnledger.checkpoint.upkeep import Upkeep
+from turnledger.store import Database, LedgerName, StoreSettings
+from turnledger.store.commit import CompletedTurn
+from turnledger.store.times import utc_now
+from turnledger.workers.clock import Clock
+from turnledger.workers.committer import Committer
+from turnledger.workers.settings import WorkerSettings
+
+LEDGER = LedgerName("lead", "jira:POC-7")
+
+
+class StillLeases(LeaseKeeper):
+    """The lease keeper without its thread: a round of it is an operation of the model."""
+
+    def _ensure_thread(self) -> None:
+        """No thread."""
+
+    def __reduce__(self) -> Any:
+        return _thawed_leases, (self._records, list(self._running), self._completed)
+
+
+def _thawed_leases(records: Records, running: list[Any], completed: dict[str, Any]) -> StillLeases:
+    leases = StillLeases(records)
+    leases._running.update(running)
+    leases._completed.update(completed)
+    return leases
+
+
+class MemorySpool:
+    """A node's disk, as far as its spool goes."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, CompletedTurn] = {}
+
+    def write(self, turn: CompletedTurn) -> Path:
+        """Nothing can go wrong here."""
+        self.files[turn.turn_id] = turn
+        return Path(turn.turn_id)
+
+    def turns(self) -> list[tuple[Path, CompletedTurn]]:
+        """Oldest first."""
+        return [(Path(turn_id), turn) for turn_id, turn in self.files.items()]
+
+    def remove(self, path: Path) -> None:
+        """The turn is decided."""
+        del self.files[str(path)]
+
+    def set_aside(self, path: Path) -> Path:
+        """The turn was refused for good."""
+        self.remove(path)
+        return path
+
+
+class Product:
+    """The services of a process; all actors share them, since they hold nothing between two operations.
+
+    `scripts` gives a script's text to run in place of the one that is given, by its name.
+    """
+
+    def __init__(self, *, edit: Callable[[str, str], str] = lambda name, text: text) -> None:
+        self.here = Here()
+        self.redis = ModelRedis(self.here, texts=_script_texts(), edit=edit)
+        settings = CheckpointSettings(redis_url="redis://model")
+        self.records = Records(cast("Redis", self.redis), settings)
+        store_settings = StoreSettings(database_url="postgresql://model/model")
+        self.database = cast("Database", ModelDatabase(self.here, store_settings))
+        self.upkeep = Upkeep(self.records)
+
+    def node(self) -> Turns:
+        """An engine node that has just started."""
+        turns = Turns(records=self.records, database=self.database)
+        direct = DirectCommits(records=self.records, database=self.database, spool=cast("Spool", MemorySpool()))
+        turns._services = Services(self.records, self.database, StillLeases(self.records), direct)
+        turns._checked_revision = True
+        return turns
+
+    def committer(self) -> Committer:
+        """A worker's committer, which does not sleep."""
+        settings = WorkerSettings()
+        return Committer(records=self.records, database=self.database, settings=settings, sleep=lambda _: None)
+
+    def clock(self) -> Clock:
+        """The clock of the replica that ticks."""
+        settings = WorkerSettings()
+        return Clock(records=self.records, database=self.database, committer=self.committer(), settings=settings)
+
+    def freeze(self, variables: dict[str, Any]) -> bytes:
+        """What an actor holds between two operations, as a value; the services stay where they are."""
+        file = io.BytesIO()
+        _Pickler(file, self._services()).dump(variables)
+        return file.getvalue()
+
+    def thaw(self, frozen: bytes) -> dict[str, Any]:
+        """A copy of what was frozen."""
+        return dict(_Unpickler(io.BytesIO(frozen), self._services()).load())
+
+    def _services(self) -> dict[str, Any]:
+        return {"records": self.records, "database": self.database, "upkeep": self.upkeep}
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, services: dict[str, Any]) -> None:
+        super().__init__(file, protocol=5)
+        self._names = {id(service): name for name, service in services.items()}
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return self._names.get(id(obj))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, services: dict[str, Any]) -> None:
+        super().__init__(file)
+        self._services = services
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._services[pid]
+
+
+def _script_texts() -> dict[str, str]:
+    folder = files("turnledger.checkpoint").joinpath("scripts")
+    return {file.name.removesuffix(".lua"): file.read_text(encoding="utf-8") for file in folder.iterdir()}
+
+
+def make_repeatable(here: Here) -> None:
+    """Ids come from the execution in hand, time stands still, nothing is logged; for the whole process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    uuid.uuid4 = lambda: uuid.UUID(int=int(here.execution.next_token()))  # type: ignore[assignment]  # repeatable
+    _substitute({utc_now: _no_time, commit_job: _plain_job})
+    assert Session.__init__.__kwdefaults__ is not None
+    Session.__init__.__kwdefaults__["clock"] = _no_seconds
+
+
+def _plain_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str]:
+    """As much of RQ's hash of a job as our scripts look at."""
+    del turn_id, settings
+    return {"status": "queued"}
+
+
+def _no_time() -> datetime:
+    return NOW
+
+
+def _no_seconds() -> float:
+    return 0.0
+
+
+def _substitute(functions: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
+    """Replace functions wherever the product's modules hold them by name."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("turnledger.")]:
+        for name, value in list(vars(module).items()):
+            for old, new in functions.items():
+                if value is old:
+                    setattr(module, name, new)
