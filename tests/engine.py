@@ -7,12 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from redis import Redis
+from rq import Queue
+from rq.serializers import JSONSerializer
+
 from tests.ledger_checks import Told
 from tests.processes import Process, Processes
 from turnledger.checkpoint import CheckpointSettings, Turn, Turns
 from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, LedgerName, Message, NoReplyOwed, Step, StoreSettings
+from turnledger.workers.clock import Clock
 from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
 
@@ -34,6 +39,7 @@ import signal
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, StoreSettings
+from turnledger.workers.clock import Clock
 from turnledger.workers.clock import Clock
 from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
@@ -115,10 +121,24 @@ class Engine:
         quick = {"transient_wait_s": 0.5, "first_pause_s": 0.01, "longest_pause_s": 0.05, **settings}
         return Committer(records=self.records, database=self.database, settings=WorkerSettings(**quick))
 
+    def clock(self, **settings: Any) -> Clock:
+        """A clock in this process; call `tick` or `sweep` as its loop would."""
+        quick = {"overdue_s": 0.001, **settings}
+        return Clock(
+            records=self.records, database=self.database, committer=self.committer(), settings=WorkerSettings(**quick)
+        )
+
     def environment(self, **more: str) -> dict[str, str]:
         """What a process of this deployment is told, at the quick pace."""
         urls = {"TURNLEDGER_DATABASE_URL": self.database_url, "TURNLEDGER_REDIS_URL": self.redis_url}
         return {**urls, **QUICK, **more}
+
+
+@contextmanager
+def rq_queue(engine: Engine) -> Iterator[Queue]:
+    """The commit queue as RQ's own tools see it."""
+    with Redis.from_url(engine.redis_url) as client:
+        yield Queue(engine.settings.commit_queue, connection=client, serializer=JSONSerializer)
 
 
 def numbered_steps(turn: Turn, count: int) -> list[Step]:

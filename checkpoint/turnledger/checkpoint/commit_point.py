@@ -10,7 +10,7 @@ from typing import Literal
 
 import structlog
 
-from turnledger.checkpoint.keys import decode_ledger, encode_ledger
+from turnledger.checkpoint.keys import encode_ledger, readable_ledger
 from turnledger.checkpoint.loading import load_turns
 from turnledger.checkpoint.records import Finished, Records
 from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
@@ -47,7 +47,7 @@ class CommitPoint:
         counts = {encode_ledger(ledger): 1}
         for name, count in self._records.window(most_jobs=self._settings.group_turns - 1):
             counts[name] = counts.get(name, 0) + count
-        names = {decode_ledger(name): name for name in counts}
+        names = {found: name for name in counts if (found := readable_ledger(name))}
         with self._database.transaction() as connection:
             heads = lock_free_ledgers(connection, list(names))
             crash_point("commit.locked")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from turnledger.store import LedgerName
+from turnledger.store import InvalidInput, LedgerName
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,36 @@ class Keys:
         return f"{self.job_prefix}{job_id(turn_id)}"
 
     @property
+    def taken_jobs(self) -> str:
+        """RQ's list of jobs that a worker has taken off the queue and not yet begun."""
+        return f"{self.queue}:intermediate"
+
+    def executions(self, turn_id: str) -> str:
+        """RQ's registry of the executions of a turn's commit job; expires with the last one."""
+        return f"{self.rq_prefix}:executions:{job_id(turn_id)}"
+
+    @property
     def failed_registry(self) -> str:
         """RQ's registry of failed commit jobs."""
         return f"{self.rq_prefix}:failed:{self.commit_queue}"
+
+    @property
+    def canceled_registry(self) -> str:
+        """RQ's registry of cancelled commit jobs."""
+        return f"{self.rq_prefix}:canceled:{self.commit_queue}"
 
 
 def job_id(turn_id: str) -> str:
     """The one job id of a turn: a second push of the same turn is the same job."""
     return f"turn-{turn_id}"
+
+
+def readable_ledger(encoded: str) -> LedgerName | None:
+    """The ledger, or None for a name that a broken record holds in its place."""
+    try:
+        return decode_ledger(encoded)
+    except InvalidInput:
+        return None
 
 
 def encode_ledger(ledger: LedgerName) -> str:

@@ -46,12 +46,18 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             entry=fitted_entry(str(fields["entry"]), fitting=fields["fitting"]),
             decision=fields["decision"] or None,
             failure=fields["failure"] or None,
-            steps=tuple(steps[: int(fields["kept_steps"] or 0)]),
+            steps=_kept(steps, number=int(fields["kept_steps"] or 0)),
             before=decode_rows(fields["before"]),
             events=decode_rows(fields["events"]),
         )
     except (ValueError, TypeError, CorruptData) as error:
         raise CorruptData(f"the record of turn {turn_id} cannot be read: {error}", where=turn_id) from None
+
+
+def _kept(steps: Sequence[str], *, number: int) -> tuple[str, ...]:
+    if len(steps) < number:
+        raise CorruptData(f"{number} steps become history, and only {len(steps)} are there")
+    return tuple(steps[:number])
 
 
 def fitted_entry(entry: str, *, fitting: str | None) -> str:

@@ -347,7 +347,7 @@ class Records:
         for turn in turns:
             ordinal = "" if turn.ordinal is None else turn.ordinal
             head += [turn.turn_id, encode_ledger(turn.ledger), turn.outcome, ordinal, turn.first or ""]
-        places = [keys.queue, keys.turns, keys.backlog, keys.failed_registry]
+        places = [keys.queue, keys.turns, keys.backlog, keys.failed_registry, keys.canceled_registry]
         return int(self._run("finish", places, head))
 
     def reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> bool:
@@ -367,6 +367,7 @@ class Records:
         keys = self.keys
         ours = [keys.record(turn_id), keys.pending(ledger), keys.backlog]
         theirs = [keys.job(turn_id), keys.queues, keys.queue, keys.failed_registry]
+        theirs += [keys.canceled_registry, keys.taken_jobs, keys.executions(turn_id)]
         fields = _flat(commit_job(turn_id, settings=self.settings)) if job == "make" else []
         head = [turn_id, keys.turn_prefix, self.settings.commit_queue, job_id(turn_id)]
         return str(self._run("restore", [*ours, *theirs], [*head, *fields]))

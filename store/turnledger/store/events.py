@@ -290,8 +290,15 @@ def search_text(text: str) -> str:
 
 
 def step_row(wire_step: str, *, now: str) -> EventRow:
-    """A step in wire form as an event; the arguments of its calls stay behind, its content goes in byte for byte."""
-    payload, _, content = wire_step.split("\n", 2)
+    """A step in wire form as an event; the arguments of its calls stay behind, its content goes in byte for byte.
+
+    Raises:
+        CorruptData: it does not have the three parts of a step.
+    """
+    parts = wire_step.split("\n", 2)
+    if len(parts) != 3:
+        raise CorruptData(f"a step cannot be read: it has {len(parts)} of its three parts")
+    payload, _, content = parts
     return EventRow(AGENT_STEP.name, AGENT_STEP.version, None, payload, content, None, now)
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from turnledger.checkpoint import CheckpointUnavailable
-from turnledger.checkpoint.keys import decode_ledger
+from turnledger.checkpoint.keys import readable_ledger
 from turnledger.checkpoint.records import Records
 from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
 from turnledger.workers.committer import Committer
@@ -73,24 +73,35 @@ class Clock:
 
     def sweep(self) -> int:
         """One pass over the overdue turns, oldest first; a ledger in trouble holds up no other."""
-        overdue = self._records.overdue(older_than_s=self._settings.overdue_s, most=self._settings.sweep_turns)
-        turns_of: dict[str, list[str]] = {}
-        for turn_id, ledger in overdue:
-            turns_of.setdefault(ledger, []).append(turn_id)
-        return sum(self._commit(decode_ledger(ledger), turns) for ledger, turns in turns_of.items())
+        decided = 0
+        for ledger, turn_ids in self._overdue().items():
+            if self._stopped.is_set():
+                break
+            decided += self._commit(ledger, turn_ids)
+        return decided
+
+    def _overdue(self) -> dict[LedgerName, list[str]]:
+        found = self._records.overdue(older_than_s=self._settings.overdue_s, most=self._settings.sweep_turns)
+        turns_of: dict[LedgerName, list[str]] = {}
+        for turn_id, name in found:
+            ledger = readable_ledger(name)
+            if ledger is None:
+                log.error("record_unreadable", turn_id=turn_id, reason="its ledger has no name")
+            else:
+                turns_of.setdefault(ledger, []).append(turn_id)
+        return turns_of
 
     def _commit(self, ledger: LedgerName, turn_ids: list[str]) -> int:
-        decided = 0
+        decided: set[str] = set()
         try:
             while step := self._committer.commit_ledger(ledger):
-                decided += step
+                decided |= step
         except _TROUBLE as error:
             log.warning(
                 "overdue_ledger_in_trouble", agent=ledger.agent, conversation=ledger.conversation, reason=str(error)
             )
-        if decided < len(turn_ids):
-            self._make_jobs(ledger, turn_ids)
-        return decided
+        self._make_jobs(ledger, [turn_id for turn_id in turn_ids if turn_id not in decided])
+        return len(decided)
 
     def _make_jobs(self, ledger: LedgerName, turn_ids: list[str]) -> None:
         """Whatever could not be committed here needs a job: workers take a bad turn apart, the clock does not."""

@@ -72,14 +72,14 @@ class Committer:
             refused = self._records.take(turn_id)
             raise _rejected(turn_id, refused.refusal if refused else "")
 
-    def commit_ledger(self, ledger: LedgerName) -> int:
-        """Commit what stands at the front of one ledger, waiting for its lock; how many turns were decided.
+    def commit_ledger(self, ledger: LedgerName) -> frozenset[str]:
+        """Commit what stands at the front of one ledger, waiting for its lock; the turns that were decided.
 
         Raises:
             StoreBusy, StoreUnavailable, CheckpointUnavailable: try again.
             StoreRefused, CorruptData: one of the turns cannot be stored.
         """
-        return len(self._commit_point.commit_ledger(ledger, most_turns=self._records.settings.group_turns))
+        return frozenset(self._commit_point.commit_ledger(ledger, most_turns=self._records.settings.group_turns))
 
     def _persist(self, turn_id: str, *, ledger: LedgerName, failures: int) -> Decided:
         deadline = time.monotonic() + self._settings.transient_wait_s

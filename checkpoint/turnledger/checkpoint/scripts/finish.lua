@@ -1,6 +1,7 @@
 -- After the commit: the turns that were decided leave pending, and the head of the queue loses their jobs.
 -- Turns that are finished already are passed over, so a repeat changes nothing.
 --   KEYS 1 rq queue  list   2 turns  zset   3 backlog  zset   4 rq failed registry  zset
+--        5 rq canceled registry  zset
 --   ARGV 1 record prefix   2 ledger prefix   3 RQ's prefix   4 how many jobs the window holds   5 spare copy, ms
 --        6 how long the counter of an idle ledger is kept, ms   then five a turn: turn_id, ledger, what became of it, ordinal or '', first or ''
 --   also changes turn:<id>, turn:<id>:steps, the ledger's pending, rejected and completions, and the jobs it
@@ -11,6 +12,19 @@ local finished = 0
 
 local function delete_job(job)
   redis.call('DEL', ARGV[3] .. ':job:' .. job, ARGV[3] .. ':results:' .. job)
+end
+
+-- A job that will not run goes with its turn; one that seems to be on its way deletes itself when it has run, and
+-- expires if it never does.
+local function clear_job(job)
+  local status = redis.call('HGET', ARGV[3] .. ':job:' .. job, 'status')
+  if status == 'queued' or status == 'started' then
+    redis.call('PEXPIRE', ARGV[3] .. ':job:' .. job, ARGV[5])
+  elseif status then
+    delete_job(job)
+    redis.call('ZREM', KEYS[4], job)
+    redis.call('ZREM', KEYS[5], job)
+  end
 end
 
 local function finish(id, ledger, outcome, ordinal, first)
@@ -29,10 +43,7 @@ local function finish(id, ledger, outcome, ordinal, first)
   end
   redis.call('ZREM', KEYS[3], id)
   redis.call('ZREM', KEYS[2], id)
-  if redis.call('HGET', ARGV[3] .. ':job:turn-' .. id, 'status') == 'failed' then
-    delete_job('turn-' .. id)
-    redis.call('ZREM', KEYS[4], 'turn-' .. id)
-  end
+  clear_job('turn-' .. id)
   redis.call('HSET', record, 'state', 'committed', 'outcome', outcome, 'ordinal', ordinal, 'first', first,
     'touched_at', now)
   expire_together(record, record .. ':steps', now + ARGV[5])

@@ -11,7 +11,7 @@ for index = 5, #ARGV, 2 do
     for _, id in ipairs(ids) do
       local found = redis.call('HMGET', ARGV[1] .. id, 'state', 'bytes')
       if found[1] == 'completed' and wanted > 0 then
-        bytes = bytes + tonumber(found[2] or '0')
+        bytes = bytes + (tonumber(found[2] or '') or 0)
         if #answer > 0 and (#answer >= tonumber(ARGV[3]) or bytes > tonumber(ARGV[4])) then
           return answer
         end

@@ -7,7 +7,7 @@ local order, counts = {}, {}
 for _, job in ipairs(redis.call('LRANGE', KEYS[1], 0, ARGV[2] - 1)) do
   local id = string.match(job, '^turn%-(.+)$')
   local found = id and redis.call('HMGET', ARGV[1] .. id, 'state', 'ledger')
-  if found and found[1] == 'completed' then
+  if found and found[1] == 'completed' and found[2] then
     if not counts[found[2]] then
       order[#order + 1] = found[2]
     end
