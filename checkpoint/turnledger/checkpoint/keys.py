@@ -58,6 +58,19 @@ class Keys:
         """The index of all pending turns by time of completion."""
         return f"{self.prefix}:backlog"
 
+    def quarantine(self, turn_id: str) -> str:
+        """Where the record of one turn lies that nobody could read, as it was found."""
+        return f"{self.prefix}:quarantine:{turn_id}"
+
+    def quarantine_steps(self, turn_id: str) -> str:
+        """The saved steps of a turn in quarantine."""
+        return f"{self.prefix}:quarantine:{turn_id}:steps"
+
+    @property
+    def quarantined(self) -> str:
+        """The index of the turns in quarantine, by the time at which they were found."""
+        return f"{self.prefix}:quarantined"
+
     @property
     def queue(self) -> str:
         """RQ's list of queued commit jobs."""
@@ -90,6 +103,16 @@ class Keys:
     def failed_registry(self) -> str:
         """RQ's registry of failed commit jobs."""
         return f"{self.rq_prefix}:failed:{self.commit_queue}"
+
+    @property
+    def registries(self) -> tuple[str, ...]:
+        """All of RQ's registries in which a commit job may be left behind, the failed one first."""
+        names = ("failed", "finished", "deferred", "scheduled", "canceled")
+        return tuple(f"{self.rq_prefix}:{name}:{self.commit_queue}" for name in names)
+
+    def job_results(self, turn_id: str) -> str:
+        """RQ's stream of what came of a turn's commit job."""
+        return f"{self.rq_prefix}:results:{job_id(turn_id)}"
 
     @property
     def canceled_registry(self) -> str:

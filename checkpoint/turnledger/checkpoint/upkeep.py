@@ -12,13 +12,13 @@ import structlog
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.record import RECORD_FORMAT, UNFINISHED, Cursor
 from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.repairs import HELPERS
 from turnledger.checkpoint.scripting import flat, load_script
 from turnledger.store import InvalidInput, LedgerName
 
 log = structlog.get_logger(__name__)
 
-_HELPERS = ("_shared", "_guard")
-_SCRIPTS = ("amend",)
+_SCRIPTS = ("amend", "enqueue")
 _MARKED_BY = ("state", "format", "cursor", "replaced_by")
 UNREADABLE = (InvalidInput, ValueError, TypeError)  # what decoding a field of a broken record raises
 
@@ -30,7 +30,7 @@ class Upkeep:
         self._records = records
         self._keys = records.keys
         self._redis = records.redis
-        self._scripts = {name: load_script(records.redis, name, helpers=_HELPERS) for name in _SCRIPTS}
+        self._scripts = {name: load_script(records.redis, name, helpers=HELPERS) for name in _SCRIPTS}
 
     def mark_replaced(self, ledger: LedgerName, *, version: int, by: str) -> int:
         """Mark the ledger's other open turns that were built on an older history; returns how many it marked.

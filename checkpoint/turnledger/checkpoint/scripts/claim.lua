@@ -1,10 +1,11 @@
--- Gives an unfinished turn to a new owner: a parked one, or a running one whose lease has lapsed.
+-- Gives an unfinished turn to a new owner: a parked one, or a running one whose lease has lapsed. One that lapsed
+-- while its reply was being sent is blocked instead: nobody knows whether it arrived.
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
 --   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms   5 the record format this release knows
 -- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id
 --         | running + owner, state | format + the one it has | blocked + reason.
 local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id',
-  'format', 'blocked')
+  'format', 'blocked', 'delivery')
 if not found[1] then
   return {'missing'}
 end
@@ -21,6 +22,10 @@ local now = now_ms()
 if found[2] ~= ARGV[2] then
   if found[1] == 'running' and tonumber(found[3]) > now then
     return {'running', found[2], found[1]}
+  end
+  if found[9] == 'delivering' then
+    redis.call('HSET', KEYS[1], 'blocked', 'delivery_unknown')
+    return {'blocked', 'delivery_unknown'}
   end
   redis.call('ZADD', KEYS[3], now, ARGV[1])
   redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'revision', found[4] + 1, 'slice', found[5] + 1, 'state', 'running',

@@ -1,0 +1,86 @@
+"""Parked turns: what comes in for them, what the log follows, and how often they may be taken up."""
+
+import pytest
+
+from tests.stores import Stores, assistant, begin, calling, user
+from turnledger.checkpoint import AlreadyRunning, StaleTurn, TurnEnded, Turns
+from turnledger.checkpoint.errors import SliceLimit
+from turnledger.store import Message, Replied
+from turnledger.store.activity import message_updated, tool_ended, tool_started
+
+
+@pytest.fixture
+def node(stores: Stores) -> Turns:
+    return stores.node()
+
+
+def test_input_for_a_parked_turn_comes_once_with_its_resume(stores: Stores, node: Turns) -> None:
+    """Also when the message arrives twice (CK-12)."""
+    turn = begin(node, messages=[Message("m-1", "Hello")])
+    turn.park(reason="waiting", steps=[user("Hello"), assistant("One moment")])
+    for _ in range(2):
+        node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=user("Hurry"))
+    assert stores.texts() == ["Hello", "Hurry"]
+    with pytest.raises(StaleTurn):
+        turn.complete(reply=Replied("without the input"))
+    resumed = stores.node().resume(turn.turn_id)
+    assert [step.value["content"] for step in resumed.steps] == ["Hello", "One moment", "Hurry"]
+    resumed.complete(reply=Replied("Done"), steps=[assistant("Done")])
+    stores.drain()
+    assert [event.payload.message_id for event in stores.events() if event.type == "message_handled"] == ["m-1", "m-2"]
+
+
+def test_input_for_a_turn_that_is_not_parked_is_refused(stores: Stores, node: Turns) -> None:
+    """Its holder takes it; nothing is written (CK-12)."""
+    turn = begin(node)
+    with pytest.raises(AlreadyRunning):
+        node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=user("Hurry"))
+    turn.abandon()
+    with pytest.raises(TurnEnded):
+        node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=user("Hurry"))
+    assert stores.texts() == []
+
+
+def test_the_log_follows_a_wait_for_permission(stores: Stores, node: Turns) -> None:
+    """Asked for at the park, over at the resume, each once (EV-12)."""
+    turn = begin(node)
+    turn.park(reason="authorization", steps=[user("q"), calling("c1")])
+    stores.node().resume(turn.turn_id).complete(reply=Replied("done"))
+    stores.drain()
+    types = [name for name in stores.types(turn.turn_id) if name.startswith("authorization")]
+    assert types == ["authorization_requested", "authorization_completed"]
+
+
+def test_activity_is_written_at_once_and_once(stores: Stores, node: Turns) -> None:
+    """Keyed, without arguments, before the turn completes (EV-12, EV-5)."""
+    turn = begin(node, messages=[Message("m-1", "Hello")])
+    events = [
+        tool_started(turn.turn_id, call_id="c1", name="look"),
+        tool_ended(turn.turn_id, call_id="c1", name="look", outcome="success"),
+        message_updated("m-1", state={"read": True}, update_id="u-1"),
+    ]
+    for _ in range(2):
+        turn.record(*events)
+    assert stores.types(turn.turn_id)[2:] == ["tool_execution_started", "tool_execution_ended", "message_updated"]
+    conflicting = tool_ended(turn.turn_id, call_id="c1", name="look", outcome="error")
+    recorded = turn.record(conflicting)
+    assert recorded is not None
+    assert recorded.conflicts == (f"tool-end:{turn.turn_id}:c1",)
+
+
+def test_a_turn_that_is_taken_up_too_often_is_ended(stores: Stores) -> None:
+    """With an entry of what it did, and nobody was answered (CK-10, EN-13)."""
+    node = stores.node(slices=2)
+    turn = begin(node, work_key="k")
+    turn.park(reason="again", steps=[user("q")])
+    node.resume(turn.turn_id).park(reason="again", steps=[assistant("thinking")])
+    with pytest.raises(SliceLimit):
+        node.resume(turn.turn_id)
+    stores.drain()
+    (entry,) = stores.entries()
+    assert (entry["decision"], entry["reply"]) == ("failed", {"kind": "undelivered", "text": ""})
+    (terminal,) = [event for event in stores.events() if event.type == "turn_failed"]
+    assert terminal.payload.code == "slice_limit"
+    with pytest.raises(Exception, match=r"work is done|has ended"):
+        node.resume(turn.turn_id)
+    begin(node, work_key="k")
