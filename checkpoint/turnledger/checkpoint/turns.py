@@ -296,7 +296,7 @@ class Turns:
 
     def _started_before(self, request: StartRequest) -> Turn:
         record, steps = self._records.read(request.turn_id)
-        if (record.ledger, record.work_key) != (request.ledger, request.work_key):
+        if not _is_of(request, record):
             raise InvalidInput(f"turn_id {request.turn_id!r} belongs to another run; every run needs an id of its own")
         if record.state in ("failed", "abandoned"):
             raise turn_ended(record.turn_id, state=record.state)
@@ -347,3 +347,10 @@ class Turns:
         except AlreadyHandled:
             turn.abandon()
             raise
+
+
+def _is_of(request: StartRequest, record: Record) -> bool:
+    """Whether a start with this request made the record; messages that came in later are on it too."""
+    asked = (request.ledger, request.work_key, request.triggered_by)
+    known = (record.ledger, record.work_key, record.triggered_by)
+    return asked == known and {message.message_id for message in request.messages} <= set(record.message_ids)
