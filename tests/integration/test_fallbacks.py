@@ -1,0 +1,231 @@
+"""Postgres away, Redis away, both away, Redis emptied: nothing completed is lost or doubled."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proxy import Proxy
+from tests.stores import Stores, assistant, begin, user
+from turnledger.checkpoint import AlreadyHandled, Completion, StaleTurn, Turn
+from turnledger.checkpoint.errors import NotPersisted
+from turnledger.store import Message, Replied
+from turnledger.workers.embedded import EmbeddedServers
+
+IMPATIENT: dict[str, Any] = {"connect_timeout_s": 0.3, "reply_timeout_s": 0.3, "retries": 0}
+QUICK_STORE = {"connect_timeout_s": 2, "lock_timeout_ms": 200}
+
+
+@contextmanager
+def own_stores(servers: EmbeddedServers) -> Iterator[Stores]:
+    """Over servers that only this test stops."""
+    stores = Stores(database_url=servers.database_url, redis_url=servers.redis_url)
+    try:
+        yield stores
+    finally:
+        stores.close()
+
+
+def complete(turn: Turn, word: str) -> Completion:
+    return turn.complete(reply=Replied(word), steps=[assistant(word)])
+
+
+def only_once(stores: Stores, *turns: Turn) -> None:
+    """Each of these turns is history once, in this order, with nothing left on its way."""
+    stores.drain()
+    assert [entry["turn_id"] for entry in stores.entries()] == [turn.turn_id for turn in turns]
+    for turn in turns:
+        assert stores.types(turn.turn_id).count("turn_completed") == 1
+        assert stores.run(turn.turn_id) == "completed"
+    assert stores.pending() == []
+    assert [event.seq for event in stores.events()] == list(range(len(stores.events())))
+
+
+def test_a_start_without_a_write_still_has_the_history(stores: Stores) -> None:
+    """A ledger that is locked: the block is there, the inbound events travel with the completion (FL-1)."""
+    node = stores.node(store=QUICK_STORE)
+    first = begin(node, "First")
+    complete(first, "One")
+    stores.drain()
+    with stores.connection() as holder:
+        holder.execute("SELECT 1 FROM ledger FOR UPDATE")
+        turn = begin(node, "Second", work_key="k", messages=[Message("m-1", "Hello")])
+    assert (turn.history_error, turn.earlier.count("### ")) == (None, 1)
+    assert stores.texts() == ["One"]
+    complete(turn, "Two")
+    only_once(stores, first, turn)
+    assert stores.types(turn.turn_id) == [
+        "message",
+        "turn_started",
+        "agent_step",
+        "message",
+        "message_handled",
+        "turn_completed",
+    ]
+
+
+def test_a_start_without_postgres_runs_and_says_so(private_servers: EmbeddedServers) -> None:
+    """The block is empty, the error is on the turn, and all of it is committed later (FL-1)."""
+    with own_stores(private_servers) as stores:
+        node = stores.node(store=QUICK_STORE)
+        first = begin(node, "First")
+        complete(first, "One")
+        stores.drain()
+        private_servers.postgres.stop()
+        turn = begin(node, "Second", messages=[Message("m-1", "Hello")])
+        assert turn.earlier == ""
+        assert turn.history_error is not None
+        complete(turn, "Two")
+        private_servers.postgres.start()
+        only_once(stores, first, turn)
+        assert stores.texts() == ["One", "Hello", "Two"]
+
+
+def test_a_ledger_without_turns_has_no_history_and_no_error(stores: Stores) -> None:
+    """Empty is not unreadable (FL-1)."""
+    turn = begin(stores.node())
+    assert (turn.earlier, turn.history_error) == ("", None)
+
+
+def test_a_turn_without_redis_from_start_to_end_is_committed_directly(private_servers: EmbeddedServers) -> None:
+    """Unsaved and flagged, then whole in Postgres; nobody can resume or repeat it (FL-2, FL-3)."""
+    with own_stores(private_servers) as stores:
+        node = stores.node(**IMPATIENT)
+        private_servers.redis.stop()
+        turn = begin(node, "First", work_key="k")
+        assert turn.checkpoint_error is not None
+        turn.save(steps=[user("q")])
+        answer = complete(turn, "One")
+        assert answer == Completion(turn.turn_id, turn.entry_id)
+        private_servers.redis.start()
+        with pytest.raises(AlreadyHandled):
+            begin(node, work_key="k")
+        only_once(stores, turn)
+
+
+def test_a_completion_that_both_stores_refuse_waits_on_disk(private_servers: EmbeddedServers, tmp_path: Path) -> None:
+    """Complete returns once the file is there; recover commits it, any number of times, once (FL-4)."""
+    with own_stores(private_servers) as stores:
+        folder = tmp_path / "a spool"
+        node = stores.node(store=QUICK_STORE, spool_folder=folder, **IMPATIENT)
+        turn = begin(node, "First", work_key="k", messages=[Message("m-1", "Hello")])
+        private_servers.redis.stop()
+        private_servers.postgres.stop()
+        complete(turn, "One")
+        assert turn.spooled == folder / f"{turn.turn_id}.turn.json"
+        kept = turn.spooled.read_bytes()
+        private_servers.redis.start()
+        private_servers.postgres.start()
+        assert node.recover() == 1
+        turn.spooled.write_bytes(kept)
+        stores.redis.flushall()
+        assert node.recover() == 1
+        assert list(folder.iterdir()) == []
+        only_once(stores, turn)
+        with pytest.raises(AlreadyHandled):
+            begin(node, work_key="k")
+
+
+def test_the_next_start_of_the_node_replays_its_spool(stores: Stores) -> None:
+    """Before it looks at the history (FL-4)."""
+    node = stores.node()
+    turn = begin(node)
+    owned, turn._session._owned_until = turn._session._owned_until, 0.0
+    stores.redis.delete(stores.keys.record(turn.turn_id))
+    complete(turn, "One")
+    assert turn.spooled is not None
+    assert owned > 0
+    assert begin(node).earlier.count("### ") == 1
+    only_once(stores, turn)
+
+
+def test_a_turn_that_no_store_and_no_disk_takes_says_so(stores: Stores, tmp_path: Path) -> None:
+    """The one error of a completion, and a repeat is safe (FL-4)."""
+    file = tmp_path / "no folder"
+    file.write_text("")
+    turn = begin(stores.node(spool_folder=file))
+    turn._session._owned_until = 0.0
+    stores.redis.delete(stores.keys.record(turn.turn_id))
+    with pytest.raises(NotPersisted):
+        complete(turn, "One")
+    file.unlink()
+    complete(turn, "One")
+    assert turn.spooled is not None
+
+
+def test_a_node_that_was_taken_over_commits_nothing_directly(stores: Stores) -> None:
+    """Nor does its spool later: its epoch is behind, the new holder's completion stands (FL-3, FL-4, CK-2)."""
+    old = begin(stores.node())
+    old.park(reason="waiting")
+    new = stores.node().resume(old.turn_id)
+    with Proxy(stores.redis_url) as proxy:
+        cut_off = stores.node(redis_url=proxy.url, **IMPATIENT)
+        old._session._records = cut_off._records
+        proxy.cut()
+        with pytest.raises(StaleTurn):
+            complete(old, "stale")
+        old._session._owned_until = 0.0
+        complete(old, "stale")
+    assert old.spooled is not None
+    complete(new, "fresh")
+    stores.node().recover()
+    only_once(stores, new)
+    assert stores.entries()[0]["reply"]["text"] == "fresh"
+    assert not old.spooled.exists()
+    assert old.spooled.with_name(old.spooled.name + ".refused").exists()
+
+
+def test_a_completion_that_redis_forgot_is_submitted_again(stores: Stores) -> None:
+    """While its process lives (FL-6, FL-8)."""
+    node = stores.node()
+    turn = begin(node)
+    complete(turn, "One")
+    stores.redis.flushall()
+    node._services.leases.round()
+    only_once(stores, turn)
+    node._services.leases.round()
+    assert node._services.leases._completed == {}
+
+
+def test_a_record_that_went_back_is_submitted_again(stores: Stores) -> None:
+    """A failover that lost the last second: running again in Redis, completed for its process (FL-8)."""
+    node = stores.node()
+    turn = begin(node)
+    fields = stores.redis.hgetall(stores.keys.record(turn.turn_id))
+    assert isinstance(fields, dict)
+    complete(turn, "One")
+    stores.redis.flushall()
+    stores.redis.hset(stores.keys.record(turn.turn_id), mapping=fields)
+    node._services.leases.round()
+    only_once(stores, turn)
+    assert stores.state(turn.turn_id) == "committed"
+
+
+@pytest.mark.parametrize("crowded", ["queue", "memory"])
+def test_a_crowded_redis_gets_no_more_turns(stores: Stores, crowded: str) -> None:
+    """They are committed directly, after the pending ones they were built on (QU-14, QU-3)."""
+    node = stores.node(pending_turns=1 if crowded == "queue" else 1_000)
+    first = begin(node, "First")
+    complete(first, "One")
+    turn = begin(node, "Second")
+    node._services.leases.redis_is_crowded = crowded == "memory"
+    complete(turn, "Two")
+    assert stores.run(turn.turn_id) == "completed"
+    assert stores.state(turn.turn_id) == "committed"
+    only_once(stores, first, turn)
+
+
+def test_how_full_redis_is_is_seen_by_the_node(stores: Stores) -> None:
+    """By the share of its limit that is used (QU-14)."""
+    node = stores.node()
+    node._services.leases.round()
+    assert not node._services.leases.redis_is_crowded
+    used = int(stores.redis.info("memory")["used_memory"])
+    stores.redis.config_set("maxmemory", str(used + 10_000))
+    try:
+        node._services.leases.round()
+        assert node._services.leases.redis_is_crowded
+    finally:
+        stores.redis.config_set("maxmemory", "0")
