@@ -1,14 +1,16 @@
 """What `turnledger show` reads: one ledger, or one turn, from Postgres and from Redis."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, Text, select
 
-from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable, TurnNotFound
+from turnledger.checkpoint import CheckpointUnavailable, TurnNotFound
+from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.record import OpenTurn, PendingTurn, Record
-from turnledger.checkpoint.records import Records
-from turnledger.store import Database, LedgerName, Step, check_revision, read_settings
+from turnledger.store import LedgerName, Step, check_revision
 from turnledger.store.events import Event, read_event
 from turnledger.store.history import events
 from turnledger.store.identity import check_turn_id
@@ -16,6 +18,7 @@ from turnledger.store.ledger import Head, StoredEntry, read_head, recent_entries
 from turnledger.store.schema import ledger, ledger_entry, ledger_event, ledger_turn
 from turnledger.store.steps import decode_step
 from turnledger.workers.cli.exits import NotThere
+from turnledger.workers.cli.servers import the_database, the_records
 
 ASKER = "-"  # `look` wants a turn that asks; no turn has this id, since ours are longer
 MOST_ENTRIES = 1_000
@@ -71,15 +74,10 @@ def look_at_ledger(name: LedgerName, *, last: int) -> LedgerLook:
         StoreUnavailable, SchemaMismatch, ...: Postgres cannot be asked.
     """
     uncommitted, opened, error = _on_their_way(name)
-    database = Database.from_settings()
-    try:
-        check_revision(database)
-        with database.snapshot() as connection:
-            head = read_head(connection, name)
-            entries = () if head is None else recent_entries(connection, head.ledger_id, most=MOST_ENTRIES)
-            found = [] if head is None else events(connection, head, first_seq=max(0, head.next_seq - last), most=last)
-    finally:
-        database.close()
+    with _snapshot() as connection:
+        head = read_head(connection, name)
+        entries = () if head is None else recent_entries(connection, head.ledger_id, most=MOST_ENTRIES)
+        found = [] if head is None else events(connection, head, first_seq=max(0, head.next_seq - last), most=last)
     if head is None and not uncommitted and not opened:
         raise NotThere(f"there is no ledger of agent {name.agent!r} on conversation {name.conversation!r}")
     return LedgerLook(name, head, entries, tuple(found), uncommitted, opened, error)
@@ -94,34 +92,38 @@ def look_at_turn(turn_id: str) -> TurnLook:
     """
     check_turn_id(turn_id)
     record, refusal, steps = _recorded(turn_id)
-    database = Database.from_settings()
-    try:
-        check_revision(database)
-        with database.snapshot() as connection:
-            stored = _stored_turn(connection, turn_id)
-    finally:
-        database.close()
+    with _snapshot() as connection:
+        stored = _stored_turn(connection, turn_id)
     if stored is None and record is None:
         raise NotThere(f"there is no turn {turn_id}")
     return TurnLook(turn_id, stored, record, refusal, steps)
 
 
+@contextmanager
+def _snapshot() -> Iterator[Connection]:
+    """One moment of a database that has this version's schema."""
+    with the_database() as database:
+        check_revision(database)
+        with database.snapshot() as connection:
+            yield connection
+
+
 def _on_their_way(name: LedgerName) -> tuple[tuple[PendingTurn, ...], tuple[OpenTurn, ...], str | None]:
-    records = Records.from_settings(read_settings(CheckpointSettings))
     try:
-        view = records.look(name, turn_id=ASKER)
+        with the_records() as records:
+            view = records.look(name, turn_id=ASKER)
     except CheckpointUnavailable as error:
         return (), (), str(error)
     return view.uncommitted, view.open, None
 
 
 def _recorded(turn_id: str) -> tuple[Record | None, str, tuple[Step, ...]]:
-    records = Records.from_settings(read_settings(CheckpointSettings))
     try:
-        record, steps = records.read(turn_id)
+        with the_records() as records, translated():
+            record, steps = records.read(turn_id)
+            refusal = records.redis.hget(records.keys.record(turn_id), "refusal")
     except (TurnNotFound, CheckpointUnavailable):
         return None, "", ()
-    refusal = records.redis.hget(records.keys.record(turn_id), "refusal")
     return record, str(refusal or ""), tuple(decode_step(step) for step in steps)
 
 

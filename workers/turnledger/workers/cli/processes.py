@@ -9,10 +9,10 @@ from types import FrameType
 from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.records import Records
-from turnledger.store import Database, StoreSettings, check_revision, read_settings
+from turnledger.store import check_revision, read_settings
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.logs import send_errors_into
+from turnledger.workers.cli.servers import the_database, the_records
 from turnledger.workers.cli.stopping import end_with, on_stop
 from turnledger.workers.clock import Clock
 from turnledger.workers.committer import Committer
@@ -62,12 +62,12 @@ def tick() -> None:
             it does not start.
     """
     check_servers()
-    records = Records.from_settings(read_settings(CheckpointSettings))
-    database, settings = Database(read_settings(StoreSettings)), read_settings(WorkerSettings)
-    committer = Committer(records=records, database=database, settings=settings)
-    clock = Clock(records=records, database=database, committer=committer, settings=settings)
-    on_stop(clock.stop)
-    clock.run()
+    settings = read_settings(WorkerSettings)
+    with the_database() as database, the_records() as records:
+        committer = Committer(records=records, database=database, settings=settings)
+        clock = Clock(records=records, database=database, committer=committer, settings=settings)
+        on_stop(clock.stop)
+        clock.run()
 
 
 def check_servers() -> None:
@@ -77,16 +77,10 @@ def check_servers() -> None:
         UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
             says what is wrong and what to do.
     """
-    checkpoint = read_settings(CheckpointSettings)
-    check_rq_prefix(checkpoint)
-    database = Database(read_settings(StoreSettings))
-    records = Records.from_settings(checkpoint)
-    try:
+    check_rq_prefix(read_settings(CheckpointSettings))
+    with the_database() as database, the_records() as records:
         check_revision(database)
         check_redis(records.redis)
-    finally:
-        database.close()
-        records.redis.close()
 
 
 def _drain(commands: Sequence[Sequence[str]]) -> int:

@@ -1,11 +1,9 @@
 """`turnledger requeue`: a rejected turn gets another try."""
 
-from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.records import Records
-from turnledger.store import read_settings
 from turnledger.store.identity import check_turn_id
 from turnledger.workers.cli.exits import NotThere
 from turnledger.workers.cli.output import Output, console, print_json
+from turnledger.workers.cli.servers import the_records
 
 PENDING = "completed"
 
@@ -18,10 +16,10 @@ def run_requeue(turn_id: str, *, output: Output) -> None:
         NotThere: the turn is in a state in which there is nothing to commit.
         CheckpointUnavailable: try again.
     """
-    records = Records.from_settings(read_settings(CheckpointSettings))
-    record, _ = records.read(check_turn_id(turn_id))
-    reinstated = records.reinstate(turn_id, ledger=record.ledger)
-    state = records.restore(turn_id, ledger=record.ledger, job="make")
+    with the_records() as records:
+        record, _ = records.read(check_turn_id(turn_id))
+        reinstated = records.reinstate(turn_id, ledger=record.ledger)
+        state = records.restore(turn_id, ledger=record.ledger, job="make")
     if state != PENDING:
         raise NotThere(f"turn {turn_id} is {state or 'gone'}; only a rejected or a pending turn can be queued again")
     if output == "json":

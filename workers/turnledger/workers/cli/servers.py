@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turnledger.store import Database, InvalidInput, migrate
+from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint.records import Records
+from turnledger.store import Database, InvalidInput, migrate, read_settings
 from turnledger.workers.embedded import EmbeddedServers, embedded_servers, running_servers
 
 DATABASE_URL = "TURNLEDGER_DATABASE_URL"
@@ -94,13 +96,30 @@ def environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def migrate_here() -> str:
-    """Migrate the database of the environment; returns its revision."""
+@contextmanager
+def the_database() -> Iterator[Database]:
+    """The Postgres of the environment; its connections are closed with the block."""
     database = Database.from_settings()
     try:
-        return migrate(database)
+        yield database
     finally:
         database.close()
+
+
+@contextmanager
+def the_records() -> Iterator[Records]:
+    """The Redis of the environment; its connections are closed with the block."""
+    records = Records.from_settings(read_settings(CheckpointSettings))
+    try:
+        yield records
+    finally:
+        records.redis.close()
+
+
+def migrate_here() -> str:
+    """Migrate the database of the environment; returns its revision."""
+    with the_database() as database:
+        return migrate(database)
 
 
 def _half_named(missing: str) -> InvalidInput:

@@ -11,10 +11,11 @@ from sqlalchemy import Connection, text
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.records import Records
-from turnledger.store import Database, check_revision, read_settings
+from turnledger.store import check_revision, read_settings
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.fleet import Fleet
 from turnledger.workers.cli.output import Output, console, many, print_json
+from turnledger.workers.cli.servers import the_database, the_records
 from turnledger.workers.clock import CLOCK_LOCK
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.worker import rq_connection
@@ -88,21 +89,15 @@ def run_status(*, output: Output) -> int:
 
 def read_status() -> Status:
     """Look at the servers of the environment."""
-    checkpoint = read_settings(CheckpointSettings)
-    return Status(**_stored(), **_on_their_way(Records.from_settings(checkpoint)), workers=_workers(checkpoint))
-
-
-def _stored() -> dict[str, Any]:
-    database = Database.from_settings()
-    try:
+    with the_database() as database:
         check_revision(database)
         with database.snapshot() as connection:
-            return _read_stored(connection)
-    finally:
-        database.close()
+            stored = _stored(connection)
+    with the_records() as records:
+        return Status(**stored, **_on_their_way(records), workers=_workers(records.settings))
 
 
-def _read_stored(connection: Connection) -> dict[str, Any]:
+def _stored(connection: Connection) -> dict[str, Any]:
     ledgers, turns, events = connection.execute(_STORED).one()
     clock = connection.scalar(_CLOCK_RUNS, {"key": CLOCK_LOCK})
     return {"ledgers": ledgers, "turns": int(turns), "events": int(events), "clock": bool(clock)}

@@ -6,6 +6,7 @@ from typing import Any
 from turnledger.store import InvalidInput
 from turnledger.store.events import Event
 from turnledger.store.json_text import decode_json
+from turnledger.workers.replay.conversations import words
 
 
 def summary(event: Event) -> str:
@@ -34,8 +35,7 @@ def _plain_text(content: str | None) -> str:
         message: Any = decode_json(content or "null")
     except InvalidInput:
         return content or ""
-    text = message.get("content") if isinstance(message, dict) else None
-    return text if isinstance(text, str) else ""
+    return words(message) if isinstance(message, dict) else ""
 
 
 _DESCRIBED: dict[str, Callable[[Event], str]] = {

@@ -80,7 +80,9 @@ def _supervise(screen: Console, servers: EmbeddedServers, *, workers: int) -> in
             supervisor.end()
             return NEEDS_A_PERSON
     on_stop(_hurry)
-    screen.print("\nStopping: the workers finish what they have in hand. A second Ctrl-C does not wait for them.")
+    screen.print(
+        "\nStopping: the workers finish what they have in hand. A second Ctrl-C does not wait for them.", soft_wrap=True
+    )
     return supervisor.end()
 
 

@@ -8,18 +8,15 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.records import Records
-from turnledger.store import read_settings
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.output import console, many, visible_lines
-from turnledger.workers.cli.servers import environment, servers_in_words
+from turnledger.workers.cli.servers import environment, servers_in_words, the_records
 from turnledger.workers.cli.stopping import unwind_on_stop
 from turnledger.workers.demo.watching import Watcher
-from turnledger.workers.replay.node import performances
+from turnledger.workers.replay.plan import Plan, read_plan
 from turnledger.workers.replay.printing import print_problems, progress_bars, result_table
 from turnledger.workers.replay.result import Result, read_result
-from turnledger.workers.replay.stage import Plan, Stage, read_plan, stage
+from turnledger.workers.replay.stage import Stage, stage
 
 SHOWN_CONVERSATION = "invoice-4471"
 # The clock is made quicker than in a deployment, so that one can watch it.
@@ -62,9 +59,8 @@ def _introduce(screen: Console, plan: Plan) -> None:
 
 
 def _play(screen: Console, playing: Stage) -> Result:
-    records = Records.from_settings(read_settings(CheckpointSettings))
     _heading(screen, "1  The conversations are played")
-    with progress_bars(screen, total=playing.plan.turns) as show:
+    with the_records() as records, progress_bars(screen, total=playing.plan.turns) as show:
         watcher = Watcher(playing=playing, records=records, screen=screen, show=show)
         playing.play(watcher)
         watcher.finish()
@@ -76,8 +72,8 @@ def _show_block(screen: Console, playing: Stage) -> None:
     turn_ids = _turns_of_shown(playing)
     if not turn_ids:
         return
-    records = Records.from_settings(read_settings(CheckpointSettings))
-    record, _ = records.read(turn_ids[-1])
+    with the_records() as records:
+        record, _ = records.read(turn_ids[-1])
     _heading(screen, "2  What a turn knows of the turns before it")
     screen.print(f"The last turn of the conversation {SHOWN_CONVERSATION} found this in its prompt:\n")
     screen.print(Panel(Text(visible_lines(record.earlier)), border_style="dim", padding=(1, 2)))
@@ -85,11 +81,7 @@ def _show_block(screen: Console, playing: Stage) -> None:
 
 def _turns_of_shown(playing: Stage) -> list[str]:
     plan = playing.plan
-    keys = [
-        conversation.key(run)
-        for run, conversation in performances(plan.file, run=plan.run, rounds=plan.rounds)
-        if conversation.id == SHOWN_CONVERSATION
-    ]
+    keys = [conversation.key(run) for run, conversation in plan.performances() if conversation.id == SHOWN_CONVERSATION]
     return playing.nodes.turns.get(keys[-1], [])
 
 

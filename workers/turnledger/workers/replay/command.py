@@ -6,9 +6,10 @@ from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.output import Output, console, error_console, many, print_json
 from turnledger.workers.cli.servers import servers_in_words
 from turnledger.workers.cli.stopping import unwind_on_stop
+from turnledger.workers.replay.plan import Plan, read_plan
 from turnledger.workers.replay.printing import print_problems, progress_bars, result_table
 from turnledger.workers.replay.result import read_result
-from turnledger.workers.replay.stage import Plan, read_plan, stage
+from turnledger.workers.replay.stage import stage
 
 
 def run_replay(file: Path, *, nodes: int, workers: int, output: Output) -> int:

@@ -38,7 +38,7 @@ class PlayedTurn:
     @property
     def ask(self) -> str:
         """The user's words."""
-        return _words(self.steps[0].value)
+        return words(self.steps[0].value)
 
     @property
     def reply(self) -> str | None:
@@ -91,7 +91,7 @@ def read_conversations(path: Path) -> Iterator[Conversation]:
             raise InvalidInput(f"{where}: the id {conversation.id[:60]!r} is that of line {first}; ids must differ")
         yield conversation
     if not lines_of:
-        raise InvalidInput(f"{path} holds no conversation; a line looks like {{'id': 'a', 'messages': [...]}}")
+        raise InvalidInput(f'{path} holds no conversation; a line looks like {{"id": "a", "messages": [...]}}')
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -106,10 +106,13 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _record(line: bytes, *, where: str) -> Mapping[str, Any]:
     try:
-        text = line.decode("utf-8-sig")
+        text = line.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{where} is not UTF-8: {error.reason} at byte {error.start}") from None
-    record = decode_json(text, where=where)
+    try:
+        record = decode_json(text, where=where)
+    except InvalidInput as error:  # its own count of lines would be of this one line
+        raise InvalidInput(str(error).replace(": line 1 column", ": column")) from None
     if not isinstance(record, dict):
         raise InvalidInput(f"{where} must be an object with id and messages, not {type(record).__name__}")
     return record
@@ -148,8 +151,8 @@ def _turn(place: int, *, steps: list[Step], where: str) -> PlayedTurn:
     return PlayedTurn(place, tuple(steps))
 
 
-def _words(message: Mapping[str, Any]) -> str:
-    """The plain text of a message: its content, or the text parts of it."""
+def words(message: Mapping[str, Any]) -> str:
+    """The plain text of a message in OpenAI's format: its content, or the text parts of it."""
     content = message.get("content")
     if isinstance(content, str):
         return content

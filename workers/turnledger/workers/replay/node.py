@@ -5,14 +5,14 @@ standard input. ``{"key": ..., "turn_id": ..., "problem": ...}`` for a completed
 """
 
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from turnledger.checkpoint import Turns
-from turnledger.store import Database, StoreSettings, check_revision, read_settings
+from turnledger.store import StoreSettings, check_revision, read_settings
 from turnledger.store.json_text import encode_json
-from turnledger.workers.replay.conversations import Conversation, read_conversations
+from turnledger.workers.cli.servers import the_database
+from turnledger.workers.replay.plan import performances
 from turnledger.workers.replay.player import play
 
 
@@ -35,18 +35,10 @@ def play_share(file: Path, *, run: str, rounds: int, share: str) -> None:
     turns.close()
 
 
-def performances(file: Path, *, run: str, rounds: int) -> Iterator[tuple[str, Conversation]]:
-    """Each conversation of the file, once a round, with the run that its keys belong to."""
-    for number in range(rounds):
-        run_of_round = run if rounds == 1 else f"{run}.{number + 1}"
-        yield from ((run_of_round, conversation) for conversation in read_conversations(file))
-
-
 def _warm_up() -> None:
     """What only the first turn of a process would pay for."""
-    database = Database.from_settings()
-    check_revision(database)
-    database.close()
+    with the_database() as database:
+        check_revision(database)
 
 
 def _report(line: dict[str, object]) -> None:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.records import Records
-from turnledger.store import Database, LedgerName, read_settings
+from turnledger.store import Database, LedgerName
+from turnledger.workers.cli.servers import the_database, the_records
 from turnledger.workers.replay.conversations import AGENT
-from turnledger.workers.replay.node import performances
 from turnledger.workers.replay.reading import CommitTimes, read_commit_times, read_first_start, read_ledger
-from turnledger.workers.replay.stage import Stage
+from turnledger.workers.replay.stage import POLL_S, Stage
 from turnledger.workers.replay.verdict import Verdict, judge_ledger
 
 MILLISECONDS = 1_000
@@ -57,13 +55,10 @@ def read_result(played: Stage) -> Result:
         StoreUnavailable, CheckpointUnavailable, ...: a server cannot be asked.
     """
     nodes, plan = played.nodes, played.plan
-    database = Database.from_settings()
-    try:
+    with the_database() as database:
         verdict = _verdict(database, played)
         times = _commit_times(played)
         rate = _rate(database, played, times=times)
-    finally:
-        database.close()
     waits = sorted(each.waited_ms for each in times)
     return Result(
         conversations=plan.conversations,
@@ -89,7 +84,7 @@ def _verdict(database: Database, played: Stage) -> Verdict:
     total = Verdict()
     plan = played.plan
     with database.snapshot() as connection:
-        for run, conversation in performances(plan.file, run=plan.run, rounds=plan.rounds):
+        for run, conversation in plan.performances():
             key = conversation.key(run)
             turn_ids = played.nodes.turns.get(key, [])
             content = read_ledger(connection, LedgerName(AGENT, key))
@@ -109,17 +104,14 @@ def _verdict(database: Database, played: Stage) -> Verdict:
 
 
 def _commit_times(played: Stage) -> list[CommitTimes]:
-    records = Records.from_settings(read_settings(CheckpointSettings))
     turn_ids = [turn_id for turns in played.nodes.turns.values() for turn_id in turns]
     deadline = time.monotonic() + LATEST_S
-    try:
+    with the_records() as records:
         while True:
             times = read_commit_times(records, turn_ids)
             if len(times) == len(turn_ids) or time.monotonic() > deadline:
                 return times
-            time.sleep(0.1)
-    finally:
-        records.redis.close()
+            time.sleep(POLL_S)
 
 
 def _rate(database: Database, played: Stage, *, times: Sequence[CommitTimes]) -> float | None:

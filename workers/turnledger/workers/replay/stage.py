@@ -1,10 +1,8 @@
 """The processes of a replay: engine nodes that play, workers that commit, a clock; all gone when the block ends."""
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +12,15 @@ from sqlalchemy import text
 
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.connection import translated
-from turnledger.store import Database, TurnledgerError, read_settings
+from turnledger.store import Database, StoreBusy, StoreUnavailable, TurnledgerError, read_settings
 from turnledger.workers.cli.fleet import Fleet
 from turnledger.workers.cli.logs import logs_into
 from turnledger.workers.cli.processes import check_servers, child_command
-from turnledger.workers.cli.servers import servers_or_own
-from turnledger.workers.replay.conversations import AGENT, read_conversations
+from turnledger.workers.cli.servers import servers_or_own, the_database
+from turnledger.workers.replay.conversations import AGENT
 from turnledger.workers.replay.logfile import LogFile, log_file
-from turnledger.workers.replay.node import performances
 from turnledger.workers.replay.nodes import Nodes
+from turnledger.workers.replay.plan import Plan
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.supervisor import Supervisor
 from turnledger.workers.worker import rq_connection
@@ -34,39 +32,6 @@ PATIENCE_S = 90.0  # a turn that was left lying is committed within 60 s
 _COMMITTED = text(
     "SELECT coalesce(sum(turn_count), 0) FROM ledger WHERE agent = :agent AND conversation_key = ANY(:keys)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is played, by how many processes; `run` is in every conversation key, so that no two replays meet."""
-
-    file: Path
-    run: str
-    rounds: int
-    nodes: int
-    workers: int
-    conversations: int
-    turns: int
-    messages_before: int
-
-
-def read_plan(file: Path, *, nodes: int, workers: int, rounds: int = 1) -> Plan:
-    """Read the file once, so that a bad line is found before anything is started.
-
-    Raises:
-        InvalidInput: the file is refused; names the line.
-    """
-    found = [(len(conversation.turns), conversation.before) for conversation in read_conversations(file)]
-    return Plan(
-        file=file,
-        run=uuid.uuid4().hex[:8],
-        rounds=rounds,
-        nodes=nodes,
-        workers=workers,
-        conversations=len(found) * rounds,
-        turns=sum(turns for turns, _ in found) * rounds,
-        messages_before=sum(before for _, before in found),
-    )
 
 
 class Reached(NamedTuple):
@@ -95,24 +60,19 @@ class Stage:
         self.nodes = nodes
         self.fleet = fleet
         self._database = database
-        self._keys = [
-            conversation.key(run) for run, conversation in performances(plan.file, run=plan.run, rounds=plan.rounds)
-        ]
+        self._keys = plan.keys()
 
     def play(self, watch: Callable[[Reached], None]) -> None:
         """Play to the end and wait for the commits, telling `watch` ten times a second how far it is.
 
         Returns when everything is committed, or when nothing was for 90 s.
-
-        Raises:
-            StoreUnavailable, StoreBusy: Postgres could not be asked how far it is.
         """
         self.nodes.go()
         last, deadline = Reached(0, 0), time.monotonic() + PATIENCE_S
         while self.nodes.running or (last.committed < last.completed and time.monotonic() < deadline):
             time.sleep(POLL_S)
             self.supervisor.tend()
-            now = Reached(self.nodes.completed, self._committed())
+            now = Reached(self.nodes.completed, self._committed(before=last.committed))
             if now != last:
                 last, deadline = now, time.monotonic() + PATIENCE_S
             watch(now)
@@ -130,9 +90,13 @@ class Stage:
                 raise WorkersMissing
             time.sleep(POLL_S)
 
-    def _committed(self) -> int:
-        with self._database.transaction() as connection:
-            return int(connection.scalar(_COMMITTED, {"agent": AGENT, "keys": self._keys}) or 0)
+    def _committed(self, *, before: int) -> int:
+        """What Postgres has by now; while it cannot be asked, what it had before."""
+        try:
+            with self._database.transaction() as connection:
+                return int(connection.scalar(_COMMITTED, {"agent": AGENT, "keys": self._keys}) or 0)
+        except (StoreUnavailable, StoreBusy):
+            return before
 
 
 class WorkersMissing(TurnledgerError):
@@ -162,8 +126,7 @@ def stage(plan: Plan, *, screen: Console) -> Iterator[Stage]:
 def _open(stack: ExitStack, plan: Plan, *, log: LogFile) -> Stage:
     checkpoint = read_settings(CheckpointSettings)
     stack.enter_context(translated())
-    database = Database.from_settings()
-    stack.callback(database.close)
+    database = stack.enter_context(the_database())
     redis: Redis = stack.enter_context(rq_connection(checkpoint))
     nodes = Nodes([_node(plan, number, log=log.path) for number in range(plan.nodes)])
     stack.callback(nodes.end)
