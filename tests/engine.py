@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from redis import Redis
 from rq import Queue
 from rq.serializers import JSONSerializer
@@ -127,6 +128,12 @@ class Engine:
         return Clock(
             records=self.records, database=self.database, committer=self.committer(), settings=WorkerSettings(**quick)
         )
+
+    @contextmanager
+    def connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of the test's own, in autocommit."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            yield connection
 
     def environment(self, **more: str) -> dict[str, str]:
         """What a process of this deployment is told, at the quick pace."""

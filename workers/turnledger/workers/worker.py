@@ -42,6 +42,9 @@ class TurnJob(Job):
             raise ForbiddenFunction(f"job {self.id} asks for {self.func_name!r}, which this worker does not run")
         return super().func
 
+    def send_webhooks(self, *_: object, **__: object) -> None:
+        """Nothing: a job must not make a worker call an address of its choice."""
+
     @property
     def success_callback(self) -> None:
         """None: no callback is ever imported."""
