@@ -13,7 +13,8 @@ from turnledger.checkpoint.errors import (
     TurnNotFound,
 )
 from turnledger.checkpoint.settings import CheckpointSettings
-from turnledger.checkpoint.turn import Completion, Turn
+from turnledger.checkpoint.submission import Completion
+from turnledger.checkpoint.turn import Turn
 from turnledger.checkpoint.turns import Snapshot, Turns
 
 __all__ = [

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -24,6 +25,8 @@ from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnav
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.store import InvalidInput
 
+DecodeErrors = Literal["strict", "surrogateescape"]
+
 _TEXT_BYTES = "utf-8"  # everything we keep is UTF-8 text: lone surrogates are spelled out before they get here
 _REFUSALS = (AuthenticationError, AuthorizationError, NoPermissionError)
 _TRANSIENT = (
@@ -40,8 +43,10 @@ _TRANSIENT_SIGNS = re.compile(
 )
 
 
-def connect(settings: CheckpointSettings) -> Redis:
+def connect(settings: CheckpointSettings, *, errors: DecodeErrors = "strict") -> Redis:
     """A client that decodes text and repeats a call whose connection broke; nothing connects yet.
+
+    `errors` is what becomes of bytes that are no text: an error, or lone surrogates that stand for them both ways.
 
     Raises:
         InvalidInput: the URL cannot be read.
@@ -51,6 +56,7 @@ def connect(settings: CheckpointSettings) -> Redis:
             settings.redis_url,
             decode_responses=True,
             encoding=_TEXT_BYTES,
+            encoding_errors=errors,
             **connection_options(settings),
         )
     except ValueError as error:

@@ -7,10 +7,12 @@ complete are always accepted.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from redis import Redis
+
 from turnledger.checkpoint.connection import translated
-from turnledger.checkpoint.keys import job_id
-from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.keys import Keys, job_id
 from turnledger.checkpoint.scripting import flat, load_script
+from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.checkpoint.sighting import Sighting
 
 Keeping = Literal["for ever", "for a while"]
@@ -24,11 +26,11 @@ _SEEN = ("state", "owner", "revision", "touched_at", "cursor")
 class Repairs:
     """Runs the scripts of repair over one Redis. Thread-safe. Each answers whether it found the record as it was seen."""
 
-    def __init__(self, records: Records) -> None:
-        self._redis = records.redis
-        self._keys = records.keys
-        self._settings = records.settings
-        self._scripts = {name: load_script(records.redis, name, helpers=HELPERS) for name in _SCRIPTS}
+    def __init__(self, redis: Redis, *, keys: Keys, settings: CheckpointSettings) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._settings = settings
+        self._scripts = {name: load_script(redis, name, helpers=HELPERS) for name in _SCRIPTS}
 
     def amend(self, seen: Sighting, changes: Fields) -> bool:
         """Set fields of a record; how long it lives stays as it is."""

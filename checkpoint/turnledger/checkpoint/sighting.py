@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
 
 from turnledger.checkpoint.connection import translated
-from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.keys import Keys
 from turnledger.store import InvalidInput
 from turnledger.store.identity import check_turn_id
 
@@ -61,11 +62,11 @@ class _Lists:
 
 
 class Sightings:
-    """Reads turns from one Redis."""
+    """Reads turns from one Redis, best through a client to which bytes that are no text are no error."""
 
-    def __init__(self, records: Records) -> None:
-        self._redis = records.redis
-        self._keys = records.keys
+    def __init__(self, redis: Redis, *, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
 
     def scan_turns(self, *, page: int) -> Iterator[list[str]]:
         """The ids of all turns with a record, page by page; one that is there throughout is seen at least once."""

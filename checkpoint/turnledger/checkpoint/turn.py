@@ -2,27 +2,20 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import structlog
 
-from turnledger.checkpoint.completion import Account, Draft, draft_completion
-from turnledger.checkpoint.direct import DirectCommit, DirectCommits
+from turnledger.checkpoint.completion import Account
 from turnledger.checkpoint.earlier import not_committed
 from turnledger.checkpoint.errors import (
-    CheckpointMisconfigured,
     CheckpointUnavailable,
     CompletionConflict,
-    OversizedPayload,
-    QueueFull,
-    TurnNotFound,
 )
-from turnledger.checkpoint.leases import LeaseKeeper
-from turnledger.checkpoint.loading import fitted_entry
 from turnledger.checkpoint.record import Cursor, Record
-from turnledger.checkpoint.records import Claim, Fields, Records
+from turnledger.checkpoint.records import Claim, Fields
 from turnledger.checkpoint.replacing import (
     ReplaceableHistory,
     end_child_ledger,
@@ -33,9 +26,10 @@ from turnledger.checkpoint.replacing import (
     replace_in_postgres,
 )
 from turnledger.checkpoint.session import Opening, Session
+from turnledger.checkpoint.submission import NOT_QUEUED, Completion, Services, Submission
+from turnledger.checkpoint.turn_steps import TurnSteps
 from turnledger.store import (
     CallRecord,
-    Database,
     InvalidInput,
     LedgerName,
     Step,
@@ -45,10 +39,9 @@ from turnledger.store import (
     Undelivered,
 )
 from turnledger.store.activity import authorization_completed, authorization_requested
-from turnledger.store.commit import CompletedTurn
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Replied, Reply
-from turnledger.store.events import AT_COMPLETION, EventRow, decode_rows, failed_event
+from turnledger.store.events import EventRow, failed_event
 from turnledger.store.history import replay
 from turnledger.store.identity import check_label
 from turnledger.store.json_text import encode_json
@@ -64,35 +57,14 @@ from turnledger.store.ledger import (
     lock_ledger,
     read_head,
 )
-from turnledger.store.open_calls import CallChange, OpenCalls
 from turnledger.store.replacement import Replacement
-from turnledger.store.steps import decode_step, encode_step
+from turnledger.store.steps import decode_step
 from turnledger.store.times import time_text, utc_now
 
 log = structlog.get_logger(__name__)
 
 AUTHORIZATION = "authorization"  # the reason of a park that the log follows
 WAIT_POLL_S = 0.02  # a commit takes a few milliseconds once its worker is awake
-NOT_QUEUED = (CheckpointUnavailable, CheckpointMisconfigured, TurnNotFound, QueueFull)
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What every turn of a process shares."""
-
-    records: Records
-    database: Database
-    leases: LeaseKeeper
-    direct: DirectCommits
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The answer of `complete`. `duplicate`: another run had completed the work key; the ids are that run's."""
-
-    turn_id: str
-    entry_id: str
-    duplicate: bool = False
 
 
 class AccountFields(TypedDict, total=False):
@@ -109,14 +81,6 @@ class AccountFields(TypedDict, total=False):
     outcome: str | None
     blocked_on: str | None
     decision: str | None
-
-
-class _NewSteps(NamedTuple):
-    """Steps that were checked and not yet taken over."""
-
-    steps: tuple[Step, ...]
-    wire: tuple[str, ...]
-    calls: CallChange
 
 
 _Asked = tuple[Account, tuple[Step, ...]]
@@ -146,9 +110,8 @@ class Turn:
         self._record = record
         claim = Claim(record.turn_id, record.owner, record.revision)
         self._session = Session(services.records, claim=claim, sent=len(steps), opening=opening)
-        self._wire_steps = list(steps)
-        self._steps = [decode_step(step) for step in steps]
-        self._calls = OpenCalls.of(self._steps)
+        self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes)
+        self._submission: Submission | None = None
         self._completed: tuple[_Asked, Completion] | None = None
         self._delivered: Replied | None = None
         self.checkpoint_error: TurnledgerError | None = None
@@ -200,7 +163,7 @@ class Turn:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps of this turn, saved or not, in order, less those that a replacement of history covers."""
-        return tuple(self._steps[self._record.covered :])
+        return tuple(self._held.steps[self._record.covered :])
 
     @property
     def claim(self) -> Claim:
@@ -226,9 +189,10 @@ class Turn:
             OversizedPayload: more than the limit of one save.
             StaleTurn, TurnEnded, TurnNotFound: another process has the turn; nothing was written.
         """
-        self._accept(self._checked(steps, bootstrap=bootstrap, calls_may_stay_open=False))
+        kept = _encode_bootstrap(bootstrap)
+        self._held.accept(self._held.checked(steps, calls_may_stay_open=False, also_sent=kept))
         try:
-            self._session.save(self._wire_steps, fields={"bootstrap": _encode_bootstrap(bootstrap)})
+            self._session.save(self._held.wire, fields={"bootstrap": kept})
             self.checkpoint_error = None
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
@@ -245,9 +209,10 @@ class Turn:
             InvalidInput, OversizedPayload, StaleTurn, TurnEnded, TurnNotFound: as `save`.
         """
         check_label(reason, where="reason")
-        self._accept(self._checked(steps, bootstrap=bootstrap, calls_may_stay_open=True))
-        fields: Fields = {"state": "parked", "reason": reason, "bootstrap": _encode_bootstrap(bootstrap)}
-        self._session.save(self._wire_steps, fields=fields, lease="give up")
+        kept = _encode_bootstrap(bootstrap)
+        self._held.accept(self._held.checked(steps, calls_may_stay_open=True, also_sent=kept))
+        fields: Fields = {"state": "parked", "reason": reason, "bootstrap": kept}
+        self._session.save(self._held.wire, fields=fields, lease="give up")
         self._services.leases.release(self)
         if reason == AUTHORIZATION:
             self.note_authorization("requested")
@@ -431,7 +396,7 @@ class Turn:
             InvalidInput: a call is open, or the steps are refused; nothing was written.
             StaleTurn, StoreUnavailable, StoreBusy: nothing was written.
         """
-        others = sorted(self._calls.open - {call_id})
+        others = sorted(self._held.calls.open - {call_id})
         if others:
             raise InvalidInput(f"calls {', '.join(map(repr, others))} have no result yet; save them first")
         child = new_child(agent)
@@ -467,13 +432,11 @@ class Turn:
 
         Raises:
             StaleTurn: another process has taken the turn over.
-            StoreUnavailable, StoreBusy, NotPersisted: try again.
+            NotPersisted: try again.
         """
-        assert self._completed is not None, "only a completed turn is submitted again"
-        (account, steps), _ = self._completed
-        draft, wire = self._drafted(account, self._checked(steps, calls_may_stay_open=True))
+        assert self._submission is not None, "only a completed turn is submitted again"
         log.warning("turn_submitted_again", turn_id=self.turn_id)
-        self._commit_directly(draft, wire)
+        self.spooled = self._submission.commit_directly(owned=True).spooled
 
     def _replace(
         self,
@@ -485,14 +448,14 @@ class Turn:
         profile: str | None,
     ) -> None:
         covered = self._covered_after(covers)
-        self._session.save(self._wire_steps, fields={})
+        self._session.save(self._held.wire, fields={})
         replacement = Replacement(
             turn_id=self.turn_id,
             epoch=self._record.epoch,
             version=history.version,
             through_seq=history.through_seq,
             steps=tuple(steps),
-            covered=tuple(self._wire_steps[:covered]),
+            covered=tuple(self._held.wire[:covered]),
             model=model,
             profile=profile,
         )
@@ -501,7 +464,7 @@ class Turn:
         mark_others(self._records, ledger=self.ledger, version=cursor.history_version, by=self.turn_id)
 
     def _covered_after(self, covers: int | None) -> int:
-        most = len(self._steps) - self._record.covered
+        most = len(self._held) - self._record.covered
         wanted = most if covers is None else covers
         if not 0 <= wanted <= most:
             raise InvalidInput(f"covers is {wanted}, but this turn has {most} steps to cover", where="covers")
@@ -513,7 +476,7 @@ class Turn:
         self.bootstrap = None
         fields: Fields = {"cursor": cursor.encode(), "covered": covered, "bootstrap": "", "replaced_by": ""}
         try:
-            self._session.save(self._wire_steps, fields=fields)
+            self._session.save(self._held.wire, fields=fields)
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
             log.warning("record_not_advanced", turn_id=self.turn_id, reason=str(error))
@@ -523,11 +486,22 @@ class Turn:
         asked = (account, tuple(steps))
         if self._completed is not None:
             return self._completed_before(asked)
-        draft, wire = self._drafted(account, self._checked(steps, calls_may_stay_open=True))
-        completion = self._submit(draft, wire)
-        self._completed = (asked, completion)
+        new = self._held.checked(steps, calls_may_stay_open=True)
+        submission = Submission(
+            self._services,
+            record=self._record,
+            session=self._session,
+            account=account,
+            steps=(*self._held.steps, *new.steps),
+            wire=(*self._held.wire, *new.wire),
+        )
+        submitted = submission.send()
+        self._submission, self.spooled = submission, submitted.spooled
+        self._completed = (asked, submitted.completion)
         self._services.leases.release(self)
-        return completion
+        if submitted.queued:
+            self._services.leases.confirm(self)
+        return submitted.completion
 
     def _completed_before(self, asked: _Asked) -> Completion:
         assert self._completed is not None, "called for a completed turn"
@@ -536,85 +510,9 @@ class Turn:
             raise CompletionConflict(f"turn {self.turn_id} was completed before with another content")
         return completion
 
-    def _drafted(self, account: Account, new: _NewSteps) -> tuple[Draft, tuple[str, ...]]:
-        draft = draft_completion(
-            account,
-            turn_id=self.turn_id,
-            entry_id=self.entry_id,
-            triggered_by=self._record.triggered_by,
-            message_ids=self._record.message_ids,
-            steps=(*self._steps, *new.steps),
-        )
-        wire = (*self._wire_steps, *new.wire)
-        draft.fields["bytes"] = sum(map(_size, wire)) + int(draft.fields["entry_bytes"])
-        return draft, wire
-
-    def _submit(self, draft: Draft, wire: tuple[str, ...]) -> Completion:
-        if not self._record.recorded:
-            return self._complete_unrecorded()
-        if self._services.leases.redis_is_crowded:
-            return self._commit_directly(draft, wire)
-        try:
-            first = self._session.complete(wire, ledger=self.ledger, work_key=self.work_key, draft=draft)
-        except NOT_QUEUED as error:
-            log.warning("turn_not_queued", turn_id=self.turn_id, reason=str(error))
-            return self._commit_directly(draft, wire)
-        self._services.leases.confirm(self)
-        first_turn_id, _, entry_id = first.partition(" ")
-        return self._answer(first_turn_id, entry_id)
-
-    def _answer(self, first_turn_id: str | None, entry_id: str | None) -> Completion:
-        if first_turn_id:
-            return Completion(first_turn_id, entry_id or "", duplicate=True)
-        return Completion(self.turn_id, self.entry_id)
-
-    def _complete_unrecorded(self) -> Completion:
-        try:
-            self._session.end(ledger=self.ledger, state="committed", fields={"outcome": "not recorded"})
-        except NOT_QUEUED as error:
-            log.warning("unrecorded_turn_not_ended", turn_id=self.turn_id, reason=str(error))
-        return Completion(self.turn_id, self.entry_id)
-
-    def _commit_directly(self, draft: Draft, wire: tuple[str, ...]) -> Completion:
-        turn = self._completed_turn(draft, wire)
-        owned = self._completed is not None or self._session.owns_surely()
-        taken = self._services.direct.take(turn, built_on=self.cursor.pending, owned=owned)
-        self.spooled = taken.spooled
-        if taken.spooled is None:
-            self._finish_record(taken)
-        return self._answer(taken.first, taken.first_entry_id)
-
-    def _completed_turn(self, draft: Draft, wire: tuple[str, ...]) -> CompletedTurn:
-        fields, record = draft.fields, self._record
-        return CompletedTurn(
-            turn_id=self.turn_id,
-            ledger=self.ledger,
-            work_key=self.work_key,
-            epoch=record.epoch,
-            started_at=record.started_at,
-            completed_at=AT_COMPLETION,
-            entry_id=self.entry_id,
-            entry=fitted_entry(str(fields["entry"]), fitting=str(fields["fitting"])),
-            decision=str(fields["decision"]) or None,
-            failure=str(fields["failure"]) or None,
-            steps=wire[: int(fields["kept_steps"])],
-            before=record.before,
-            events=decode_rows(str(fields["events"])),
-        )
-
-    def _finish_record(self, taken: DirectCommit) -> None:
-        """Redis may be there, and only full: then nobody need find out later that this turn is history."""
-        outcome = "duplicate" if taken.first else "completed"
-        try:
-            self._session.end(
-                ledger=self.ledger, state="committed", fields={"outcome": outcome, "first": taken.first or ""}
-            )
-        except TurnledgerError as error:
-            log.info("record_not_finished", turn_id=self.turn_id, reason=str(error))
-
     def _mark_delivering(self) -> None:
         try:
-            self._session.save(self._wire_steps, fields={"delivery": "delivering"})
+            self._session.save(self._held.wire, fields={"delivery": "delivering"})
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
             log.warning("delivery_not_marked", turn_id=self.turn_id, reason=str(error))
@@ -659,20 +557,6 @@ class Turn:
             run = Run(self.turn_id, head.ledger_id, self.work_key, record.epoch, 0, None, None)
             end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
 
-    def _checked(self, steps: Sequence[Step], *, calls_may_stay_open: bool, bootstrap: object = None) -> _NewSteps:
-        change = self._calls.check(steps, allow_open=calls_may_stay_open)
-        wire = tuple(encode_step(step) for step in steps)
-        size = sum(map(_size, wire)) + _size(_encode_bootstrap(bootstrap))
-        limit = self._records.settings.save_bytes
-        if size > limit:
-            raise OversizedPayload(f"this save has {size} bytes, one call may carry {limit}; save in smaller parts")
-        return _NewSteps(tuple(steps), wire, change)
-
-    def _accept(self, new: _NewSteps) -> None:
-        self._steps.extend(new.steps)
-        self._wire_steps.extend(new.wire)
-        self._calls.advance(new.calls)
-
 
 def _account(reply: Reply, fields: AccountFields) -> Account:
     calls = fields.get("calls")
@@ -689,7 +573,3 @@ def _account(reply: Reply, fields: AccountFields) -> Account:
 
 def _encode_bootstrap(bootstrap: object) -> str:
     return "" if bootstrap is None else encode_json(bootstrap, where="bootstrap")
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())

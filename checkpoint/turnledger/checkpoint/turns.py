@@ -42,8 +42,9 @@ from turnledger.checkpoint.starting import (
     unwritten_fields,
     withdraw,
 )
+from turnledger.checkpoint.submission import Services
 from turnledger.checkpoint.taking_over import TakeOver, check_history, let_go, take_over
-from turnledger.checkpoint.turn import AUTHORIZATION, Services, Turn
+from turnledger.checkpoint.turn import AUTHORIZATION, Turn
 from turnledger.store import (
     Database,
     InvalidInput,

@@ -1,5 +1,5 @@
 -- Ends a turn whose record still is as it was read, or drops it: off every list and index, its job cleared.
--- A job that a worker has in hand is left to that worker; it finds nothing to do.
+-- A job that a worker has in hand finds nothing to do and goes by itself, or expires.
 --   KEYS 1 record  hash   2 steps  list   3 open  set   4 pending  list   5 rejected  list   6 completions  str
 --        7 turns  zset    8 backlog  zset
 --        9 rq job  hash   10 the job's results  stream   11... rq registries  zset
@@ -18,7 +18,9 @@ if redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
 end
 redis.call('ZREM', KEYS[7], ARGV[1])
 redis.call('ZREM', KEYS[8], ARGV[1])
-if redis.call('HGET', KEYS[9], 'status') ~= 'started' then
+if redis.call('HGET', KEYS[9], 'status') == 'started' then
+  redis.call('PEXPIRE', KEYS[9], ARGV[4])
+else
   redis.call('DEL', KEYS[9], KEYS[10])
   for index = 11, #KEYS do
     redis.call('ZREM', KEYS[index], ARGV[2])

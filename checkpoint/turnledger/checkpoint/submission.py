@@ -1,0 +1,155 @@
+"""How a completed turn leaves its node: through the queue, or directly into Postgres, or onto the disk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from turnledger.checkpoint.completion import Account, Draft, draft_completion
+from turnledger.checkpoint.direct import DirectCommit, DirectCommits
+from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, QueueFull, TurnNotFound
+from turnledger.checkpoint.leases import LeaseKeeper
+from turnledger.checkpoint.loading import fitted_entry
+from turnledger.checkpoint.record import Record
+from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.session import Session
+from turnledger.checkpoint.turn_steps import byte_size
+from turnledger.store import Database, Step, TurnledgerError
+from turnledger.store.commit import CompletedTurn
+from turnledger.store.events import AT_COMPLETION, decode_rows
+
+log = structlog.get_logger(__name__)
+
+NOT_QUEUED = (CheckpointUnavailable, CheckpointMisconfigured, TurnNotFound, QueueFull)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every turn of a process shares."""
+
+    records: Records
+    database: Database
+    leases: LeaseKeeper
+    direct: DirectCommits
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The answer of `complete`. `duplicate`: another run had completed the work key; the ids are that run's."""
+
+    turn_id: str
+    entry_id: str
+    duplicate: bool = False
+
+
+class Submitted(NamedTuple):
+    """The answer, the file that holds the turn if no store took it, and whether Redis has yet to see it committed."""
+
+    completion: Completion
+    spooled: Path | None
+    queued: bool
+
+
+class Submission:
+    """One completion of one turn, drafted; it can be sent any number of times."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        record: Record,
+        session: Session,
+        account: Account,
+        steps: Sequence[Step],
+        wire: Sequence[str],
+    ) -> None:
+        """Raises InvalidInput when a field of the account is refused, or the entry is over 64 MiB."""
+        self._services = services
+        self._record = record
+        self._session = session
+        self._wire = tuple(wire)
+        self._draft = _draft(account, record=record, steps=steps, wire=wire)
+
+    def send(self) -> Submitted:
+        """Queue the turn; where Redis does not take it, commit it directly, or put it on disk.
+
+        Raises:
+            CompletionConflict, StaleTurn, TurnEnded: nothing was written.
+            NotPersisted: no store and no disk took it.
+        """
+        if not self._record.recorded:
+            return self._end_unrecorded()
+        if self._services.leases.redis_is_crowded:
+            return self.commit_directly(owned=self._session.owns_surely())
+        try:
+            return self._queue()
+        except NOT_QUEUED as error:
+            log.warning("turn_not_queued", turn_id=self._record.turn_id, reason=str(error))
+            return self.commit_directly(owned=self._session.owns_surely())
+
+    def commit_directly(self, *, owned: bool) -> Submitted:
+        """Go past the queue. Raises as `DirectCommits.take`."""
+        pending = self._record.cursor.pending
+        taken = self._services.direct.take(self._completed_turn(), built_on=pending, owned=owned)
+        if taken.spooled is None:
+            self._finish_record(taken)
+        return Submitted(self._answer(taken.first, taken.first_entry_id), taken.spooled, queued=False)
+
+    def _queue(self) -> Submitted:
+        record = self._record
+        first = self._session.complete(self._wire, ledger=record.ledger, work_key=record.work_key, draft=self._draft)
+        turn_id, _, entry_id = first.partition(" ")
+        return Submitted(self._answer(turn_id, entry_id), None, queued=True)
+
+    def _end_unrecorded(self) -> Submitted:
+        try:
+            self._session.end(ledger=self._record.ledger, state="committed", fields={"outcome": "not recorded"})
+        except NOT_QUEUED as error:
+            log.warning("unrecorded_turn_not_ended", turn_id=self._record.turn_id, reason=str(error))
+        return Submitted(self._answer(None, None), None, queued=False)
+
+    def _answer(self, first_turn_id: str | None, entry_id: str | None) -> Completion:
+        if first_turn_id:
+            return Completion(first_turn_id, entry_id or "", duplicate=True)
+        return Completion(self._record.turn_id, self._record.entry_id)
+
+    def _completed_turn(self) -> CompletedTurn:
+        fields, record = self._draft.fields, self._record
+        return CompletedTurn(
+            turn_id=record.turn_id,
+            ledger=record.ledger,
+            work_key=record.work_key,
+            epoch=record.epoch,
+            started_at=record.started_at,
+            completed_at=AT_COMPLETION,
+            entry_id=record.entry_id,
+            entry=fitted_entry(str(fields["entry"]), fitting=str(fields["fitting"])),
+            decision=str(fields["decision"]) or None,
+            failure=str(fields["failure"]) or None,
+            steps=self._wire[: int(fields["kept_steps"])],
+            before=record.before,
+            events=decode_rows(str(fields["events"])),
+        )
+
+    def _finish_record(self, taken: DirectCommit) -> None:
+        """Redis may be there, and only full: then nobody need find out later that this turn is history."""
+        fields = {"outcome": "duplicate" if taken.first else "completed", "first": taken.first or ""}
+        try:
+            self._session.end(ledger=self._record.ledger, state="committed", fields=fields)
+        except TurnledgerError as error:
+            log.info("record_not_finished", turn_id=self._record.turn_id, reason=str(error))
+
+
+def _draft(account: Account, *, record: Record, steps: Sequence[Step], wire: Sequence[str]) -> Draft:
+    draft = draft_completion(
+        account,
+        turn_id=record.turn_id,
+        entry_id=record.entry_id,
+        triggered_by=record.triggered_by,
+        message_ids=record.message_ids,
+        steps=steps,
+    )
+    size = sum(map(byte_size, wire)) + int(draft.fields["entry_bytes"])
+    return Draft({**draft.fields, "bytes": size}, draft.digest)
