@@ -1,7 +1,7 @@
 """Repairs of records: each one atomic, and none at all once the record is no longer as it was seen.
 
-No repair touches the fence of an unfinished turn: owner, revision and operation stay, so that a current owner's save and
-complete are always accepted.
+No repair touches the fence of an unfinished turn: owner, revision and operation stay, so that a current owner's save
+and complete are always accepted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,10 @@ _SEEN = ("state", "owner", "revision", "touched_at", "cursor")
 
 
 class Repairs:
-    """Runs the scripts of repair over one Redis. Thread-safe. Each answers whether it found the record as it was seen."""
+    """Runs the scripts of repair over one Redis; each answers whether it found the record as it was seen.
+
+    Thread-safe. A client to which bytes that are no text are no error can also repair records that hold such bytes.
+    """
 
     def __init__(self, redis: Redis, *, keys: Keys, settings: CheckpointSettings) -> None:
         self._redis = redis

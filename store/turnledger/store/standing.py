@@ -8,9 +8,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Row
 
 from turnledger.store.database import Database, statement
-from turnledger.store.events import PROVISIONAL_CODE, failed_event
+from turnledger.store.events import failed_event, lost_key
 from turnledger.store.identity import LedgerName
-from turnledger.store.ledger import Head, Run, end_run, find_runs
+from turnledger.store.ledger import FIRST_EPOCH, Head, Run, end_run, find_runs
 
 _BEGINNING_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,9 +46,6 @@ class Standing:
     answered_by: str | None = None
     cursor_event: tuple[str | None, ...] = ()
     own_version: int | None = None
-
-
-UNKNOWN = Standing()
 
 
 class OpenRun(NamedTuple):
@@ -94,17 +91,25 @@ def open_runs(database: Database, *, before: datetime, page: int) -> Iterator[li
         after_turn_id, after = rows[-1][:2]
 
 
-def lose_run(connection: Connection, head: Head, turn_id: str, *, now: str) -> bool:
-    """Give an open run its provisional terminal, under the ledger's lock; True when this call did it.
+def lose_run(connection: Connection, head: Head, turn_id: str, *, code: str, now: str) -> bool:
+    """Give an open run, or one that Postgres never knew, a provisional terminal under the ledger's lock.
 
-    A completion that arrives later overrules it.
+    True when this call did it. A completion that arrives later overrules it: somebody may still hold the turn.
     """
-    run = find_runs(connection, [turn_id]).get(turn_id)
-    if run is None or run.outcome is not None:
+    unknown = Run(turn_id, head.ledger_id, "", FIRST_EPOCH, 0, None, None)
+    run = find_runs(connection, [turn_id]).get(turn_id, unknown)
+    if run.outcome is not None:
         return False
-    terminal = failed_event(turn_id, code=PROVISIONAL_CODE, failure_id=None, now=now)
+    terminal = failed_event(turn_id, code=code, now=now)._replace(key=lost_key(turn_id))
     end_run(connection, head, run=run, outcome="lost", started_at=now, row=terminal)
     return True
+
+
+def find_parent(connection: Connection, child: LedgerName) -> LedgerName | None:
+    """The ledger that opened this one, or None."""
+    names = {"agent": child.agent, "conversation": child.conversation}
+    row = connection.execute(statement("find_parent"), names).one_or_none()
+    return None if row is None else LedgerName(row[0], row[1])
 
 
 def _standing(row: Row[tuple[object, ...]]) -> Standing:

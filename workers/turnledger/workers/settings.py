@@ -33,3 +33,9 @@ class WorkerSettings(BaseSettings):
         default=1_000, ge=1, description="The most overdue turns looked at in one step of a sweep."
     )
     clock_retry_s: float = Field(default=5.0, gt=0, description="How often an idle clock asks for the lock.")
+    reconcile_s: float = Field(
+        default=60.0, gt=0, description="How often the clock asks for a whole sweep: what nobody told is found by then."
+    )
+    reconcile_page: int = Field(
+        default=500, ge=1, description="Keys that one step of a sweep looks at: a few milliseconds of Redis, in parts."
+    )
