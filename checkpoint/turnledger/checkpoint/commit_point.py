@@ -28,9 +28,11 @@ Decided = Literal["finished", "rejected"]
 class CommitPoint:
     """Commits pending turns from one Redis into one Postgres. Thread-safe."""
 
-    def __init__(self, *, records: Records, database: Database) -> None:
+    def __init__(self, *, records: Records, database: Database, lock_timeout_ms: int | None = None) -> None:
+        """`lock_timeout_ms` is how long to wait for a ledger that is held, `commit_lock_timeout_ms` unless given."""
         self._records = records
         self._database = database
+        self._lock_timeout_ms = lock_timeout_ms or database.settings.commit_lock_timeout_ms
         self._settings = records.settings
 
     def commit_group(self, ledger: LedgerName) -> dict[str, Decided]:
@@ -78,7 +80,7 @@ class CommitPoint:
 
     def _commit_ids(self, ledger: LedgerName, *, most_turns: int, read: list[str]) -> dict[str, Decided]:
         """`read` receives the ids that the transaction found, also when it fails."""
-        with self._database.transaction(lock_timeout_ms=self._database.settings.commit_lock_timeout_ms) as connection:
+        with self._database.transaction(lock_timeout_ms=self._lock_timeout_ms) as connection:
             head = lock_ledger(connection, ledger)
             crash_point("commit.locked")
             read += [] if head is None else self._front([(encode_ledger(ledger), most_turns)])

@@ -32,7 +32,7 @@ class StoreSettings(BaseSettings):
     commit_lock_timeout_ms: int = Field(
         default=5_000,
         ge=1,
-        description="The longest a worker waits for the one ledger its job is about, before it goes on to others.",
+        description="The longest an engine node waits for a ledger whose turns it commits itself.",
     )
     statement_timeout_ms: int = Field(
         default=30_000,

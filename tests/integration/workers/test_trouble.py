@@ -78,15 +78,20 @@ def test_trouble_that_lasts_puts_the_job_back_and_rejects_nothing(engine: Engine
 def test_a_real_deadlock_costs_the_commit_a_second_try_and_nothing_else(engine: Engine) -> None:
     """(QU-7)"""
     turn = engine.play()
+    notices_at_once = f"{engine.database_url}?options=-c%20deadlock_timeout%3D50ms"  # and so becomes the victim
+    database = Database(StoreSettings(database_url=notices_at_once))
+    pauses: list[float] = []
     with psycopg.connect(engine.database_url) as other:
-        other.execute("SET LOCAL deadlock_timeout = '30s'")  # the commit has to be the victim
         other.execute("LOCK TABLE turnledger.ledger_event IN EXCLUSIVE MODE")
-        commit = threading.Thread(target=_committer(engine).persist, args=[turn.turn_id])
+        committer = _committer(engine, database=database, sleep=pauses.append)
+        commit = threading.Thread(target=committer.persist, args=[turn.turn_id])
         commit.start()
         _wait_for_a_waiting_lock(engine)
         other.execute("SELECT 1 FROM turnledger.ledger FOR UPDATE")  # granted once the commit has given up
         other.rollback()
     commit.join(10)
+    database.close()
+    assert pauses
     assert engine.state(turn.turn_id) == "committed"
 
 
@@ -122,12 +127,10 @@ def test_a_postgres_that_became_read_only_is_waited_for(engine: Engine) -> None:
 def test_a_held_ledger_sends_its_job_back_and_its_turns_keep_their_order(engine: Engine) -> None:
     """(QU-3, QU-7)"""
     first, second = engine.play(), engine.play()
-    database = Database(StoreSettings(database_url=engine.database_url, commit_lock_timeout_ms=100))
     with psycopg.connect(engine.database_url) as other:
         other.execute("SELECT 1 FROM turnledger.ledger FOR UPDATE")
         with within(5), pytest.raises(CommitPostponed, match="55P03"):
-            _committer(engine, database=database).persist(second.turn_id)
-    database.close()
+            _committer(engine).persist(second.turn_id)
     _committer(engine).persist(second.turn_id)
     assert [engine.redis.hget(engine.keys.record(turn.turn_id), "ordinal") for turn in (first, second)] == ["1", "2"]
 

@@ -39,7 +39,9 @@ class Committer:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._records = records
-        self._commit_point = CommitPoint(records=records, database=database)
+        self._commit_point = CommitPoint(
+            records=records, database=database, lock_timeout_ms=settings.held_ledger_wait_ms
+        )
         self._settings = settings
         self._sleep = sleep
         self._random = random.Random()  # noqa: S311  # spreads retries, hides nothing

@@ -16,6 +16,11 @@ class WorkerSettings(BaseSettings):
         gt=0,
         description="How long a job waits out trouble before it goes back to the queue: half the grace.",
     )
+    held_ledger_wait_ms: int = Field(
+        default=200,
+        ge=1,
+        description="How long a job waits for its own ledger when that is held; all others wait with it.",
+    )
     first_pause_s: float = Field(default=0.1, gt=0, description="The first pause after trouble; it doubles from there.")
     longest_pause_s: float = Field(default=2.0, gt=0, description="No pause is longer: trouble often ends quickly.")
     worker_ttl_s: int = Field(default=60, ge=1, description="A worker silent for this long counts as dead.")
