@@ -73,7 +73,7 @@ def message_updated(message_id: str, *, state: dict[str, Any], update_id: str, n
 
 
 def messages_summarized(
-    summary: str, *, message_ids: list[str], first_live_message_id: str | None, now: str
+    summary: str, *, message_ids: list[str], first_live_message_id: str | None, now: str = UNTIMED
 ) -> EventRow:
     """A summary of these messages, in order; it stores the last 500 ids and the true count.
 

@@ -48,7 +48,7 @@ def replay(connection: Connection, head: Head, *, version: int | None = None) ->
     if not 0 <= wanted <= head.history_version:
         raise InvalidInput(f"the ledger has history versions 0 to {head.history_version}, not {wanted}")
     base = _base(connection, head, wanted)
-    query = _select(head).where(_event.seq > base.through_seq, _event.type.not_in(_NOT_REPLAYED))
+    query = select_events(head).where(_event.seq > base.through_seq, _event.type.not_in(_NOT_REPLAYED))
     query = query.where(or_(_event.type.in_(_REPLAYED), _event.history_version == wanted))
     if wanted < head.history_version:
         query = query.where(_event.seq < _base(connection, head, wanted + 1).seq)
@@ -60,14 +60,14 @@ def replay(connection: Connection, head: Head, *, version: int | None = None) ->
 
 def events(connection: Connection, head: Head, *, first_seq: int = 0, most: int = 1_000) -> list[Event]:
     """At most `most` events from `first_seq` on, in order; rows past the bound are not decoded."""
-    query = _select(head).where(_event.seq >= first_seq).order_by(_event.seq).limit(most)
-    return list(_events(connection, query))
+    query = select_events(head).where(_event.seq >= first_seq).order_by(_event.seq).limit(most)
+    return list(read_events(connection, query))
 
 
 def _base(connection: Connection, head: Head, version: int) -> _Base:
     if version == 0:
         return _BEGINNING
-    query = _select(head).where(_event.history_version == version).order_by(_event.seq).limit(1)
+    query = select_events(head).where(_event.history_version == version).order_by(_event.seq).limit(1)
     row = connection.execute(query).mappings().one()
     _refuse_unknown(row)
     event = read_event(dict(row))
@@ -103,10 +103,12 @@ def _refuse_unknown(row: RowMapping) -> None:
         )
 
 
-def _select(head: Head) -> Select[tuple[object, ...]]:
+def select_events(head: Head) -> Select[tuple[object, ...]]:
+    """All events of a ledger, with the content as the text it was stored as."""
     return select(*_columns).where(_event.ledger_id == head.ledger_id)
 
 
-def _events(connection: Connection, query: Select[tuple[object, ...]]) -> Iterator[Event]:
+def read_events(connection: Connection, query: Select[tuple[object, ...]]) -> Iterator[Event]:
+    """The events of a `select_events` query, decoded one by one. Raises CorruptData as `read_event`."""
     for row in connection.execute(query).mappings():
         yield read_event(dict(row))
