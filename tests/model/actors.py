@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tests.model.execution import Answer, Execution, Fault, Kind, Paused, Report, Stores
 from tests.model.postgres_model import Tables
 from tests.model.product import Product
-from tests.model.redis_model import Frozen, Keyspace
+from tests.model.redis_model import Frozen, Item, Keyspace
 from turnledger.store import TurnledgerError
 
 Guard = Callable[[Keyspace], bool]
@@ -64,13 +64,15 @@ class Local(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one step did."""
+    """What one step did. What it did to Redis depends on nothing there but the keys that it `touched`."""
 
     local: Local
     redis: Frozen
     tables: Tables
     reports: tuple[Report, ...]
     label: str
+    touched: tuple[str, ...]
+    changes: Mapping[str, Item | None]
 
 
 class Machine:
@@ -86,10 +88,13 @@ class Machine:
 
     def step(self, number: int, local: Local, stores: Stores) -> Step:
         """Take the actor's next step."""
-        reports: list[Report] = []
+        reports = [] if local.answers else [Report("begins", self.programs[number].operations[local.operation].name)]
         execution = self._execution(number, local, stores)
         after = self._attempt(number, local, execution=execution, reports=reports)
-        return Step(after, stores.redis, stores.tables, tuple(reports), execution.label)
+        keyspace = execution.keyspace
+        touched = () if keyspace is None else tuple(sorted(keyspace.touched))
+        changes = {} if keyspace is None else keyspace.changes()
+        return Step(after, stores.redis, stores.tables, tuple(reports), execution.label, touched, changes)
 
     def _execution(self, number: int, local: Local, stores: Stores | None) -> Execution:
         tokens = f"{number + 1}{local.operation + 1:02d}"
@@ -135,9 +140,3 @@ class Machine:
         local = Local(operation, self.product.freeze(variables))
         execution = self._execution(number, local, None)
         return self._attempt(number, local, execution=execution, reports=reports)
-
-
-def fields_of(keyspace: Keyspace, record: str) -> Mapping[str, str]:
-    """The fields of a record; none where there is no record."""
-    found: Mapping[str, str] = keyspace.values.get(record, {})
-    return found

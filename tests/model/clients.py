@@ -43,9 +43,8 @@ class ModelScript:
 
 def _let_lease_lapse(keyspace: Keyspace, record: str) -> None:
     """A lease may always have lapsed: the model has no clock, and safety must not depend on one."""
-    fields = keyspace.values.get(record)
-    if fields is not None and fields.get("state") == "running":
-        fields["lease_until"] = "0"
+    if keyspace.call("HGET", [record, "state"]) == "running":
+        keyspace.call("HSET", [record, "lease_until", "0"])
 
 
 class ModelRedis:
@@ -66,6 +65,10 @@ class ModelRedis:
         """Commands that are one request here, in a transaction or not."""
         del transaction
         return ModelPipeline(self.here)
+
+    def request(self, label: str, change: Callable[[Keyspace], Any]) -> Any:
+        """One request that is no command of its own: what RQ does in one transaction."""
+        return self.here.execution.redis(label, change)
 
     def command(self, name: str, *arguments: Any) -> Any:
         """One command as one request."""
@@ -102,7 +105,8 @@ class ModelPipeline:
         self._changes.append((name, change))
 
     def hgetall(self, key: str) -> None:
-        self.add("hgetall", lambda keyspace: dict(sorted(keyspace.find(key, dict).items())))
+        """Answered with a dictionary, as redis-py does."""
+        self.add("hgetall", lambda keyspace: _pairs(keyspace.call("HGETALL", [key])))
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> None:
@@ -118,6 +122,10 @@ class ModelPipeline:
             return []
         label = f"pipeline of {changes[0][0]}"
         return list(self._here.execution.redis(label, lambda keyspace: [change(keyspace) for _, change in changes]))
+
+
+def _pairs(items: Sequence[str]) -> dict[str, str]:
+    return dict(zip(items[::2], items[1::2], strict=True))
 
 
 def _texts(argument: Any) -> list[str]:

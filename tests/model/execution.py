@@ -77,6 +77,7 @@ class Execution:
     given: list[Answer] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     label: str = ""
+    keyspace: Keyspace | None = None
     _position: int = 0
     _token: int = 0
     _used: bool = False
@@ -102,6 +103,7 @@ class Execution:
             return self._answer(label, Raised("redis"))
         keyspace = Keyspace(stores.redis) if now_ms is None else Keyspace(stores.redis, now_ms=now_ms)
         reply = change(keyspace)
+        self.keyspace = keyspace
         stores.redis = keyspace.freeze()
         return self._answer(label, Raised("redis") if stores.fault == "unanswered" else reply)
 

@@ -91,6 +91,7 @@ class Product:
         store_settings = StoreSettings(database_url="postgresql://model/model")
         self.database = cast("Database", ModelDatabase(self.here, store_settings))
         self.upkeep = Upkeep(self.records)
+        self._worker_settings = WorkerSettings()
 
     def node(self) -> Turns:
         """An engine node that has just started."""
@@ -102,13 +103,18 @@ class Product:
 
     def committer(self) -> Committer:
         """A worker's committer, which does not sleep."""
-        settings = WorkerSettings()
-        return Committer(records=self.records, database=self.database, settings=settings, sleep=lambda _: None)
+        return Committer(
+            records=self.records, database=self.database, settings=self._worker_settings, sleep=lambda _: None
+        )
 
     def clock(self) -> Clock:
         """The clock of the replica that ticks."""
-        settings = WorkerSettings()
-        return Clock(records=self.records, database=self.database, committer=self.committer(), settings=settings)
+        return Clock(
+            records=self.records,
+            database=self.database,
+            committer=self.committer(),
+            settings=self._worker_settings,
+        )
 
     def freeze(self, variables: dict[str, Any]) -> bytes:
         """What an actor holds between two operations, as a value; the services stay where they are."""

@@ -14,7 +14,8 @@ NOW_S = 1_700_000_000
 NOW_MS = NOW_S * 1000
 
 Reply = Any  # None, int, str, or a list of replies
-Frozen = tuple[tuple[str, str, Any, int | None], ...]
+Item = tuple[str, Any, int | None]  # kind, value, when it expires
+Frozen = Mapping[str, Item]  # never changed in place
 
 
 class SortedSet(dict[str, float]):
@@ -22,23 +23,50 @@ class SortedSet(dict[str, float]):
 
 
 class Keyspace:
-    """The keys of one Redis, to be changed in place by one command or script."""
+    """The keys of one Redis, to be changed in place by one command or script.
 
-    def __init__(self, frozen: Frozen = (), *, now_ms: int = NOW_MS) -> None:
+    A key is thawed when a command names it, so that what a script costs, and what it depends on, is what it touches.
+    """
+
+    def __init__(self, frozen: Frozen, *, now_ms: int = NOW_MS) -> None:
         self.now_ms = now_ms
-        self.values: dict[str, Any] = {key: _thaw(kind, value) for key, kind, value, _ in frozen}
-        self.expiry: dict[str, int] = {key: at for key, _, _, at in frozen if at is not None}
+        self.values: dict[str, Any] = {}
+        self.expiry: dict[str, int] = {}
+        self.touched: set[str] = set()
+        self._frozen = frozen
 
-    def freeze(self) -> Frozen:
-        """All of it as one value; empty collections are gone, as in Redis."""
-        live = sorted(key for key, value in self.values.items() if isinstance(value, str) or value)
-        return tuple((key, *_frozen(self.values[key]), self.expiry.get(key)) for key in live)
+    @classmethod
+    def whole(cls, frozen: Frozen) -> "Keyspace":
+        """With every key thawed, for who wants to look around."""
+        keyspace = cls(frozen)
+        keyspace._thaw(*frozen)
+        return keyspace
 
     def call(self, name: str, arguments: Sequence[str]) -> Reply:
         """Run one command; the reply as a client that decodes text would see it."""
-        reply = COMMANDS[name.upper()](self, *arguments)
-        self._drop_empty()
+        command = name.upper()
+        keys = arguments if command in _MANY_KEYS else arguments[:1]
+        self._thaw(*keys)
+        reply = COMMANDS[command](self, *arguments)
+        for key in keys:
+            if key in self.values and not self.values[key] and not isinstance(self.values[key], str):
+                del self.values[key]
+            if key not in self.values:
+                self.expiry.pop(key, None)
         return reply
+
+    def changes(self) -> dict[str, Item | None]:
+        """What differs from what was thawed; None: the key is gone."""
+        after = {key: self._item(key) for key in self.touched}
+        return {key: item for key, item in after.items() if item != self._frozen.get(key)}
+
+    def freeze(self) -> Frozen:
+        """All of it as one value."""
+        changes = self.changes()
+        if not changes:
+            return self._frozen
+        merged = {**self._frozen, **changes}
+        return {key: item for key, item in merged.items() if item is not None}
 
     def find(self, key: str, kind: Callable[[], Any]) -> Any:
         """The collection at the key, an empty one that is not stored when there is none."""
@@ -48,22 +76,28 @@ class Keyspace:
         """The collection at the key, made when there is none."""
         return self.values.setdefault(key, kind())
 
-    def _drop_empty(self) -> None:
-        for key in [key for key, value in self.values.items() if not isinstance(value, str) and not value]:
-            del self.values[key]
-        for key in [key for key in self.expiry if key not in self.values]:
-            del self.expiry[key]
+    def _thaw(self, *keys: str) -> None:
+        for key in keys:
+            if key not in self.touched:
+                self.touched.add(key)
+                kind, value, expires = self._frozen.get(key, ("none", None, None))
+                if kind != "none":
+                    self.values[key] = _KINDS[kind](value)
+                if expires is not None:
+                    self.expiry[key] = expires
+
+    def _item(self, key: str) -> Item | None:
+        return (*_frozen(self.values[key]), self.expiry.get(key)) if key in self.values else None
 
 
-def _thaw(kind: str, value: Any) -> Any:
-    kinds: Mapping[str, Callable[[Any], Any]] = {
-        "string": str,
-        "hash": dict,
-        "list": list,
-        "set": set,
-        "zset": SortedSet,
-    }
-    return kinds[kind](value)
+_KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "string": str,
+    "hash": dict,
+    "list": list,
+    "set": set,
+    "zset": SortedSet,
+}
+_MANY_KEYS = ("DEL", "EXISTS")
 
 
 def _frozen(value: Any) -> tuple[str, Any]:

@@ -1,0 +1,184 @@
+"""What the actors of the model do, in calls of the product; only RQ's own part is written here."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tests.model.actors import Actor, Operation, Program
+from tests.model.execution import Fault
+from tests.model.product import LEDGER
+from tests.model.redis_model import Keyspace
+from turnledger.checkpoint.keys import Keys
+from turnledger.checkpoint.turn import Turn
+from turnledger.store import Replied, Step
+from turnledger.workers.errors import CommitPostponed, TurnRejected
+
+KEYS = Keys("{turnledger}", "rq", "commits")
+ALL_FAULTS: frozenset[Fault] = frozenset({"lost", "unanswered"})
+
+
+def start(turn_id: str, *, work_key: str = "") -> Operation:
+    """Begin a run."""
+
+    def run(actor: Actor) -> None:
+        actor.variables["turns"] = actor.product.node()
+        turn = actor.variables["turns"].start(
+            agent=LEDGER.agent,
+            conversation=LEDGER.conversation,
+            triggered_by="work",
+            work_key=work_key,
+            turn_id=turn_id,
+        )
+        actor.variables["turn"] = turn
+        actor.report("started", turn_id, turn.earlier)
+
+    return Operation("start", run)
+
+
+def resume(turn_id: str) -> Operation:
+    """Take a turn over, at any time after its record was made: its holder may be dead or only slow."""
+
+    def run(actor: Actor) -> None:
+        actor.variables["turns"] = actor.product.node()
+        turn: Turn = actor.variables["turns"].resume(turn_id)
+        actor.variables["turn"] = turn
+        actor.report("resumed", turn_id, (json.dumps(turn.bootstrap), turn.cursor.history_version))
+
+    return Operation("resume", run, guard=lambda redis: _state(redis, turn_id) in ("running", "parked"))
+
+
+def save(name: str) -> Operation:
+    """Save one step and a bootstrap that says which version it belongs to."""
+
+    def run(actor: Actor) -> None:
+        turn = _turn(actor)
+        turn.save(steps=[_step(turn, name)], bootstrap={"bootstrap": turn.cursor.history_version})
+        if turn.checkpoint_error is None:
+            actor.report("saved", turn.turn_id)
+
+    return Operation("save", run)
+
+
+def park() -> Operation:
+    """Let go of the turn."""
+
+    def run(actor: Actor) -> None:
+        turn = _turn(actor)
+        turn.park(reason="question", bootstrap={"bootstrap": turn.cursor.history_version})
+        actor.report("parked", turn.turn_id)
+
+    return Operation("park", run)
+
+
+def complete(name: str) -> Operation:
+    """Complete the turn with one more step; its entry names all steps that the engine knows of."""
+
+    def run(actor: Actor) -> None:
+        turn = _turn(actor)
+        last = _step(turn, name)
+        names = [str(step.value) for step in (*turn._steps, last)]
+        completion = turn.complete(reply=Replied("done", f"r-{turn.turn_id}"), steps=[last], set_out_to=" ".join(names))
+        how = "spooled" if turn.spooled else "duplicate" if completion.duplicate else "first"
+        actor.report("completed", turn.turn_id, how)
+
+    return Operation("complete", run)
+
+
+def compact() -> Operation:
+    """Replace the ledger's history by one step that names all it stands for, own steps included."""
+
+    def run(actor: Actor) -> None:
+        turn = _turn(actor)
+        history = turn.history_to_replace()
+        names = [name for step in (*history.steps, *turn.steps) for name in _names(step)]
+        summary = Step.of(role="user", content={"stands_for": names})
+        turn.compact(history, steps=[summary], model="any")
+        actor.report("compacted", turn.turn_id)
+
+    return Operation("compact", run, goes_on=True)
+
+
+def submit_again(turn_id: str) -> Operation:
+    """The round of the lease keeper that finds the completion gone; it comes only if it has something to find."""
+
+    def run(actor: Actor) -> None:
+        actor.variables["turns"]._services.leases.round()
+        actor.report("looked again", turn_id)
+
+    gone = (None, "running", "parked")
+    return Operation("lease keeper", run, guard=lambda redis: _state(redis, turn_id) in gone)
+
+
+def node(name: str, *operations: Operation, faults: frozenset[Fault] = frozenset()) -> Program:
+    """An engine node."""
+    return Program(name, operations, faults=faults)
+
+
+def worker(*, jobs: int) -> Program:
+    """A worker process that takes so many jobs."""
+    return Program("worker", (Operation("job", _work, guard=_has_job),) * jobs)
+
+
+def clock() -> Program:
+    """The clock: one sweep over what is overdue."""
+    return Program("clock", (Operation("sweep", _sweep),))
+
+
+def _sweep(actor: Actor) -> None:
+    actor.product.clock().sweep()
+
+
+def _work(actor: Actor) -> None:
+    """What RQ does around a job: out of the queue, run, and then deleted, put back, or set aside as failed."""
+    redis = actor.product.redis
+    job = redis.request("rq takes a job", _dequeue)
+    if job is None:
+        return
+    try:
+        actor.product.committer().persist(str(job).removeprefix("turn-"))
+    except CommitPostponed:
+        redis.request("rq puts the job back", lambda keyspace: _requeue(keyspace, job))
+    except TurnRejected:
+        redis.request("rq sets the job aside", lambda keyspace: _set_aside(keyspace, job))
+    else:
+        redis.request("rq deletes the job", lambda keyspace: keyspace.call("DEL", [KEYS.job_prefix + job]))
+
+
+def _dequeue(keyspace: Keyspace) -> Any:
+    job = keyspace.call("LPOP", [KEYS.queue])
+    if job is not None and keyspace.call("EXISTS", [KEYS.job_prefix + job]):
+        keyspace.call("HSET", [KEYS.job_prefix + job, "status", "started"])
+    return job
+
+
+def _requeue(keyspace: Keyspace, job: str) -> Any:
+    keyspace.call("HSET", [KEYS.job_prefix + job, "status", "queued"])
+    return keyspace.call("RPUSH", [KEYS.queue, job])
+
+
+def _set_aside(keyspace: Keyspace, job: str) -> Any:
+    keyspace.call("HSET", [KEYS.job_prefix + job, "status", "failed"])
+    return keyspace.call("ZADD", [KEYS.failed_registry, "0", job])
+
+
+def _has_job(keyspace: Keyspace) -> bool:
+    return bool(keyspace.call("LLEN", [KEYS.queue]))
+
+
+def _state(keyspace: Keyspace, turn_id: str) -> str | None:
+    state: str | None = keyspace.call("HGET", [KEYS.record(turn_id), "state"])
+    return state
+
+
+def _turn(actor: Actor) -> Turn:
+    turn: Turn = actor.variables["turn"]
+    return turn
+
+
+def _step(turn: Turn, name: str) -> Step:
+    return Step.of(role="assistant", content=f"{turn.turn_id}.{name}")
+
+
+def _names(step: Step) -> Sequence[str]:
+    content = step.value
+    return list(content["stands_for"]) if isinstance(content, dict) else [str(content)]
