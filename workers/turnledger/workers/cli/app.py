@@ -58,17 +58,23 @@ def main() -> None:
     app(prog_name="turnledger")
 
 
-@app.callback()
-def _every_command(
-    *, show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
-) -> None:
-    if show_version:
+def _show_version(*, value: bool) -> None:
+    if value:
         typer.echo(version("turnledger"))
         raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     configure_logging()
 
 
-@app.command(epilog="Example: turnledger up --workers 2", rich_help_panel="On this machine")
+@app.command(epilog="Example: turnledger up --workers 2", rich_help_panel="To try it")
 def up(
     *,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
@@ -80,7 +86,7 @@ def up(
     raise typer.Exit(run_up(folder, workers=workers))
 
 
-@app.command(epilog="Example: turnledger demo", rich_help_panel="On this machine")
+@app.command(epilog="Example: turnledger demo", rich_help_panel="To try it")
 def demo(
     *,
     rounds: Annotated[int, typer.Option(min=1, help="How often the sample is played.")] = 25,
@@ -96,9 +102,7 @@ def demo(
     raise typer.Exit(run_demo(rounds=rounds, nodes=nodes, workers=workers))
 
 
-@app.command(
-    epilog="Example: turnledger replay chats.jsonl --nodes 2 --workers 2 --json", rich_help_panel="On this machine"
-)
+@app.command(epilog="Example: turnledger replay chats.jsonl --nodes 2 --workers 2 --json", rich_help_panel="To try it")
 def replay(
     file: Annotated[Path, typer.Argument(help='A chat in OpenAI format a line: {"id": ..., "messages": [...]}.')],
     *,
@@ -169,15 +173,21 @@ def show(
     *,
     turn: Annotated[str | None, typer.Option(help="One turn instead, whole: the id that a block names.")] = None,
     last: Annotated[int, typer.Option(min=1, help="How many of the newest events.")] = 100,
+    history: Annotated[
+        int | None, typer.Option("--version", min=0, help="Instead, the model history of this version.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show one ledger: its entries, its events, and the turns on their way."""
-    from turnledger.workers.cli.show import show_ledger, show_turn
+    from turnledger.workers.cli.show import show_history, show_ledger, show_turn
 
     output = _output(as_json=as_json)
     if turn is not None and agent is None:
         use_servers()
         show_turn(turn, output=output)
+    elif turn is None and agent is not None and conversation is not None and history is not None:
+        use_servers()
+        show_history(agent, conversation=conversation, version=history, output=output)
     elif turn is None and agent is not None and conversation is not None:
         use_servers()
         show_ledger(agent, conversation=conversation, last=last, output=output)
@@ -198,6 +208,19 @@ def requeue(
 
     use_servers()
     run_requeue(turn, output=_output(as_json=as_json))
+
+
+@app.command(epilog="Example: turnledger recover --drain", rich_help_panel="To look and to repair")
+def recover(
+    *,
+    drain: Annotated[bool, typer.Option("--drain", help="Also commit all that is pending, without the queue.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Commit the turns that wait on this machine's disk because no store took them. Safe to repeat."""
+    from turnledger.workers.cli.recover import run_recover
+
+    use_servers()
+    run_recover(also_pending=drain, output=_output(as_json=as_json))
 
 
 @app.command(hidden=True)

@@ -12,7 +12,7 @@ from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.record import OpenTurn, PendingTurn, Record
 from turnledger.store import LedgerName, Step, check_revision
 from turnledger.store.events import Event, read_event
-from turnledger.store.history import events
+from turnledger.store.history import events, replay
 from turnledger.store.identity import check_turn_id
 from turnledger.store.ledger import Head, StoredEntry, read_head, recent_entries
 from turnledger.store.schema import ledger, ledger_entry, ledger_event, ledger_turn
@@ -64,6 +64,21 @@ class TurnLook:
     record: Record | None
     refusal: str
     saved_steps: tuple[Step, ...]
+
+
+def look_at_history(name: LedgerName, *, version: int) -> list[Step]:
+    """The model history of one version.
+
+    Raises:
+        NotThere: there is no such ledger.
+        InvalidInput: the ledger has no such version.
+        UnsupportedEvent, CorruptData: it cannot be replayed.
+    """
+    with _snapshot() as connection:
+        head = read_head(connection, name)
+        if head is None:
+            raise NotThere(f"Postgres has no ledger of {name.agent} on {name.conversation}")
+        return replay(connection, head, version=version)
 
 
 def look_at_ledger(name: LedgerName, *, last: int) -> LedgerLook:

@@ -15,8 +15,15 @@ from turnledger.store.events import Event, Payload
 from turnledger.store.json_text import decode_json
 from turnledger.store.ledger import StoredEntry
 from turnledger.store.times import time_text
-from turnledger.workers.cli.looking import LedgerLook, StoredTurn, TurnLook, look_at_ledger, look_at_turn
-from turnledger.workers.cli.output import Output, console, error_console, print_json, visible, visible_lines
+from turnledger.workers.cli.looking import (
+    LedgerLook,
+    StoredTurn,
+    TurnLook,
+    look_at_history,
+    look_at_ledger,
+    look_at_turn,
+)
+from turnledger.workers.cli.output import Output, console, error_console, many, print_json, visible, visible_lines
 from turnledger.workers.cli.summaries import summary
 
 SHORT_ID = 8
@@ -36,6 +43,23 @@ def show_ledger(agent: str, *, conversation: str, last: int, output: Output) -> 
         print_json(_ledger_members(look))
     else:
         _print_ledger(console(), look)
+
+
+def show_history(agent: str, *, conversation: str, version: int, output: Output) -> None:
+    """Print the model history of one version, current or older, step by step.
+
+    Raises:
+        InvalidInput: there is no such name, ledger or version.
+        UnsupportedEvent: this release cannot replay it.
+    """
+    steps = look_at_history(LedgerName(agent, conversation), version=version)
+    if output == "json":
+        print_json([{"role": step.role, "source": step.source, "content": step.value} for step in steps])
+        return
+    screen = console()
+    screen.print(Text(f"{agent} · {conversation}, history version {version}: {many(len(steps), 'step')}", style="bold"))
+    for step in steps:
+        screen.print(Text(f"{step.role}: {visible(step.content)}"), soft_wrap=True)
 
 
 def show_turn(turn_id: str, *, output: Output) -> None:
