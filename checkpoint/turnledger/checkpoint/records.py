@@ -222,7 +222,7 @@ class Records:
         keys, turn_id = self.keys, claim.turn_id
         job = commit_job(turn_id, settings=self.settings)
         head: list[Any] = [turn_id, claim.owner, claim.revision, operation, digest, keys.turn_prefix, work_key]
-        head += [self.settings.commit_queue, job_id(turn_id), self.settings.pending_turns]
+        head += [keys.queue, job_id(turn_id), self.settings.pending_turns]
         head += [2 * len(fields), *_flat(fields)]
         answer = self._run("complete", self._complete_keys(ledger, turn_id), [*head, 2 * len(job), *_flat(job), *steps])
         if answer[0] == "conflict":
@@ -302,6 +302,8 @@ class Records:
 
     def window(self, *, most_jobs: int) -> list[tuple[str, int]]:
         """(encoded ledger, turns of it) at the head of the commit queue, in order of appearance."""
+        if most_jobs < 1:
+            return []
         answer = self._run("window", [self.keys.queue], [self.keys.turn_prefix, most_jobs])
         return list(zip(answer[::2], map(int, answer[1::2]), strict=True))
 
@@ -369,7 +371,7 @@ class Records:
         theirs = [keys.job(turn_id), keys.queues, keys.queue, keys.failed_registry]
         theirs += [keys.canceled_registry, keys.taken_jobs, keys.executions(turn_id)]
         fields = _flat(commit_job(turn_id, settings=self.settings)) if job == "make" else []
-        head = [turn_id, keys.turn_prefix, self.settings.commit_queue, job_id(turn_id)]
+        head = [turn_id, keys.turn_prefix, keys.queue, job_id(turn_id)]
         return str(self._run("restore", [*ours, *theirs], [*head, *fields]))
 
     def _run(self, name: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:

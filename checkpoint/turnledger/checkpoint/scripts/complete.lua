@@ -4,7 +4,7 @@
 --        6 turns  zset    7 backlog  zset  every pending turn_id by time of completion (an index)
 --        8 rq job  hash   9 rq queues  set   10 rq queue  list
 --   ARGV 1 turn_id   2 owner   3 revision   4 operation   5 digest of the completion   6 record prefix
---        7 work_key  8 rq queue's name   9 job id   10 how many turns may be pending
+--        7 work_key  8 rq queue's key   9 job id   10 how many turns may be pending
 --        11 how many of the following are fields and values
 --        then how many of the following are fields and values of the job; the rest are steps
 --   also marks turn:<id> of open runs of the same work key: superseded_by, "<turn_id> <entry_id>"

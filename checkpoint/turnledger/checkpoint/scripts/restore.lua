@@ -2,7 +2,7 @@
 --   KEYS 1 record  hash   2 pending  list   3 backlog  zset
 --        4 rq job  hash   5 rq queues  set   6 rq queue  list   7 rq failed registry  zset
 --        8 rq canceled registry  zset   9 rq intermediate queue  list   10 rq executions of the job  zset
---   ARGV 1 turn_id   2 record prefix   3 rq queue's name   4 job id   5... the job's fields, none to make no job
+--   ARGV 1 turn_id   2 record prefix   3 rq queue's key   4 job id   5... the job's fields, none to make no job
 --   also reads turn:<id> of the ledger's pending turns
 -- Answer: the turn's state, '' when it has no record.
 local state = redis.call('HGET', KEYS[1], 'state')
