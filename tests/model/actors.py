@@ -89,8 +89,12 @@ class Machine:
     def step(self, number: int, local: Local, stores: Stores) -> Step:
         """Take the actor's next step."""
         reports = [] if local.answers else [Report("begins", self.programs[number].operations[local.operation].name)]
+        before = stores.tables
         execution = self._execution(number, local, stores)
         after = self._attempt(number, local, execution=execution, reports=reports)
+        written = stores.tables.events[len(before.events) :]
+        replaced = [event for event in written if event.type in ("compaction", "handoff")]
+        reports += [Report("replaced history after", str(event.turn_id)) for event in replaced]
         keyspace = execution.keyspace
         touched = () if keyspace is None else tuple(sorted(keyspace.touched))
         changes = {} if keyspace is None else keyspace.changes()

@@ -73,7 +73,7 @@ class Invariants:
                 return _held(memory, actor=actor, turn_id=report.turn_id)
             case "completed":
                 return _completed(memory, report, actor=actor)
-            case "saved" | "parked" | "compacted":
+            case "saved" | "parked" | "replaced history after":
                 _refuse_superseded(memory, report, actor=actor)
         return memory
 
@@ -148,6 +148,9 @@ def _refuse_superseded(memory: Memory, report: Report, *, actor: str) -> None:
 
 
 def _check_block(memory: Memory, report: Report, *, actor: str, tables: Tables) -> None:
+    """Where Redis could not be asked, the turn says so, and need not know of what is pending (FL-2)."""
+    if report.detail is None:
+        return
     for name, turn_id in memory.known_at_start:
         shown = f"(turn {turn_id})" in report.detail or outcome(tables, turn_id) == "duplicate"
         if name == actor and not shown and turn_id not in memory.lost:
@@ -173,7 +176,8 @@ def _check_history(memory: Memory, actor: str, turn_id: str, *, redis: RedisFact
     if outcome(tables, turn_id) in (*DECIDED, "failed") or turn_id in memory.spooled:
         return
     gone = turn_id in memory.lost and (actor in memory.dead or (actor, turn_id) in memory.superseded)
-    if not gone:
+    kept = turn_id in redis.rejected and memory.failed_over
+    if not gone and not kept:
         where = "rejected" if turn_id in redis.rejected else "nowhere"
         raise Violation(f"turn {turn_id} is complete for {actor}, and in the end it is {where}")
 

@@ -5,7 +5,7 @@ import logging
 import pickle
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -22,8 +22,8 @@ from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.queue import commit_job
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.session import Session
-from turnledger.checkpoint.spool import Spool
-from turnledger.checkpoint.turn import Services
+from turnledger.checkpoint.spool import Spool, SpooledTurn
+from turnledger.checkpoint.submission import Services
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import Database, LedgerName, StoreSettings
 from turnledger.store.commit import CompletedTurn
@@ -56,16 +56,17 @@ class MemorySpool:
     """A node's disk, as far as its spool goes."""
 
     def __init__(self) -> None:
-        self.files: dict[str, CompletedTurn] = {}
+        self.files: dict[str, SpooledTurn] = {}
 
-    def write(self, turn: CompletedTurn) -> Path:
+    def write(self, turn: CompletedTurn, *, built_on: Sequence[str]) -> Path:
         """Nothing can go wrong here."""
-        self.files[turn.turn_id] = turn
-        return Path(turn.turn_id)
+        path = Path(turn.turn_id)
+        self.files[turn.turn_id] = SpooledTurn(path, turn, tuple(built_on))
+        return path
 
-    def turns(self) -> list[tuple[Path, CompletedTurn]]:
+    def turns(self) -> list[SpooledTurn]:
         """Oldest first."""
-        return [(Path(turn_id), turn) for turn_id, turn in self.files.items()]
+        return list(self.files.values())
 
     def remove(self, path: Path) -> None:
         """The turn is decided."""

@@ -30,7 +30,7 @@ def start(turn_id: str, *, work_key: str = "") -> Operation:
             turn_id=turn_id,
         )
         actor.variables["turn"] = turn
-        actor.report("started", turn_id, turn.earlier)
+        actor.report("started", turn_id, turn.earlier if turn.checkpoint_error is None else None)
 
     return Operation("start", run)
 
@@ -76,7 +76,7 @@ def complete(name: str) -> Operation:
     def run(actor: Actor) -> None:
         turn = _turn(actor)
         last = _step(turn, name)
-        names = [str(step.value) for step in (*turn._steps, last)]
+        names = [str(step.value) for step in (*turn._held.steps, last)]
         completion = turn.complete(reply=Replied("done", f"r-{turn.turn_id}"), steps=[last], set_out_to=" ".join(names))
         how = "spooled" if turn.spooled else "duplicate" if completion.duplicate else "first"
         actor.report("completed", turn.turn_id, how)
@@ -93,7 +93,6 @@ def compact() -> Operation:
         names = [name for step in (*history.steps, *turn.steps) for name in _names(step)]
         summary = Step.of(role="user", content={"stands_for": names})
         turn.compact(history, steps=[summary], model="any")
-        actor.report("compacted", turn.turn_id)
 
     return Operation("compact", run, goes_on=True)
 

@@ -85,10 +85,11 @@ class DirectCommits:
             )
             wanted = (head.ledger_id, turn.work_key)
             answered = find_answered(connection, [wanted]).get(wanted)
+            run = find_runs(connection, [turn.turn_id])[turn.turn_id]
         crash_point("direct.committed")
         self._finish(before, outcomes[:-1])
         first = outcomes[-1].first
-        if outcomes[-1].verdict == "superseded":
+        if outcomes[-1].verdict == "superseded" or run.epoch > turn.epoch:  # committed, but by whoever took it over
             raise StaleTurn(f"turn {turn.turn_id} was taken over, or had ended; it is not committed")
         return DirectCommit(first, answered.entry_id if answered and first else None)
 
