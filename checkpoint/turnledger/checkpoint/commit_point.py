@@ -35,10 +35,10 @@ class CommitPoint:
         self._lock_timeout_ms = lock_timeout_ms or database.settings.commit_lock_timeout_ms
         self._settings = records.settings
 
-    def commit_group(self, ledger: LedgerName) -> dict[str, Decided]:
+    def commit_group(self, ledger: LedgerName, *, most_turns: int) -> dict[str, Decided]:
         """Commit this ledger and those at the head of the queue, as far as nobody else holds them.
 
-        What became of each turn, by turn_id: within 200 turns and 32 MiB, so many from the front of each ledger as
+        What became of each turn, by turn_id: within `most_turns` and 32 MiB, so many from the front of each ledger as
         stand in the queue's head.
 
         Raises:
@@ -47,7 +47,7 @@ class CommitPoint:
                 whose answer was lost is found by the next try.
         """
         counts = {encode_ledger(ledger): 1}
-        for name, count in self._records.window(most_jobs=self._settings.group_turns - 1):
+        for name, count in self._records.window(most_jobs=most_turns - 1):
             counts[name] = counts.get(name, 0) + count
         names = {found: name for name in counts if (found := readable_ledger(name))}
         with self._database.transaction() as connection:

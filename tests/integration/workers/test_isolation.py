@@ -1,6 +1,7 @@
 """A turn that cannot be stored fails alone, whatever is wrong with it, and can be tried again."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -146,6 +147,19 @@ def test_a_bad_turn_whose_job_was_cancelled_gets_another_one_and_does_not_block_
     start_worker(processes, engine.environment(), burst=True).wait()
     assert engine.state(bad.turn_id) == "rejected"
     check_invariants(engine.database_url, engine.redis_url, told=[bad], rejected=[bad.turn_id])
+
+
+def test_the_good_turns_get_past_a_bad_one_in_groups(engine: Engine) -> None:
+    """(QU-13)"""
+    turns = [engine.play(f"jira:POC-{number % 10}") for number in range(120)]
+    engine.redis.hset(engine.keys.record(turns[60].turn_id), "entry", "not json")
+    committer, jobs = engine.committer(), 0
+    while job := engine.redis.lpop(engine.keys.queue):
+        jobs += 1
+        with suppress(TurnRejected):
+            committer.persist(job.removeprefix("turn-"))
+    assert [turn.turn_id for turn in turns if engine.state(turn.turn_id) != "committed"] == [turns[60].turn_id]
+    assert jobs < 25
 
 
 def _reason(job: Job) -> str:

@@ -19,6 +19,7 @@ from turnledger.store import Database, LedgerName, StoreBusy, StoreUnavailable
 from turnledger.store.crash_points import crash_point
 from turnledger.workers.backoff import pauses
 from turnledger.workers.errors import CommitPostponed, TurnRejected
+from turnledger.workers.group_size import GroupSize
 from turnledger.workers.scope import Scope, scope_after
 from turnledger.workers.settings import WorkerSettings
 
@@ -42,6 +43,7 @@ class Committer:
         self._commit_point = CommitPoint(
             records=records, database=database, lock_timeout_ms=settings.held_ledger_wait_ms
         )
+        self._group_size = GroupSize(records.settings.group_turns)
         self._settings = settings
         self._sleep = sleep
         self._random = random.Random()  # noqa: S311  # spreads retries, hides nothing
@@ -111,7 +113,7 @@ class Committer:
     def _advance(self, turn_id: str, *, ledger: LedgerName, scope: Scope) -> Decided | None:
         """One transaction or two; what became of the turn, None while it is still pending."""
         if scope is Scope.GROUP:
-            decided = self._commit_point.commit_group(ledger)
+            decided = self._commit_group(ledger)
             if turn_id in decided:
                 return decided[turn_id]
         place = self._records.pending_position(turn_id, ledger=encode_ledger(ledger))
@@ -125,6 +127,15 @@ class Committer:
             # Its ledger is held: others must not wait for it.
             raise CommitPostponed(f"turn {turn_id} goes back to the queue: {error}", turn_id=turn_id) from error
         return decided.get(turn_id) or self._put_back(turn_id, ledger)
+
+    def _commit_group(self, ledger: LedgerName) -> dict[str, Decided]:
+        try:
+            decided = self._commit_point.commit_group(ledger, most_turns=self._group_size.turns)
+        except NOT_STORABLE:
+            self._group_size.refused()
+            raise
+        self._group_size.stored()
+        return decided
 
     def _commit_own(self, ledger: LedgerName, *, scope: Scope, most_turns: int) -> dict[str, Decided]:
         if scope is Scope.TURN:
