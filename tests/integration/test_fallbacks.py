@@ -14,8 +14,8 @@ from turnledger.checkpoint.errors import NotPersisted
 from turnledger.store import Message, Replied
 from turnledger.workers.embedded import EmbeddedServers
 
-IMPATIENT: dict[str, Any] = {"connect_timeout_s": 0.3, "reply_timeout_s": 0.3, "retries": 0}
-QUICK_STORE = {"connect_timeout_s": 2, "lock_timeout_ms": 200}
+IMPATIENT: dict[str, Any] = {"redis_connect_timeout_s": 0.3, "redis_reply_timeout_s": 0.3, "redis_retries": 0}
+QUICK_STORE = {"database_connect_timeout_s": 2, "lock_timeout_ms": 200}
 
 
 @contextmanager

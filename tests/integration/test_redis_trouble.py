@@ -15,7 +15,7 @@ from turnledger.checkpoint import CheckpointUnavailable, Completion, Turn, Turns
 from turnledger.store import Replied
 
 Trouble = Callable[[Stores], AbstractContextManager[None]]
-IMPATIENT: dict[str, Any] = {"connect_timeout_s": 0.3, "reply_timeout_s": 0.3, "retries": 2}
+IMPATIENT: dict[str, Any] = {"redis_connect_timeout_s": 0.3, "redis_reply_timeout_s": 0.3, "redis_retries": 2}
 
 
 def is_unsaved(turn: Turn) -> bool:
@@ -63,7 +63,7 @@ def _run_for_ever(stores: Stores) -> None:
 @pytest.mark.parametrize("trouble", [full, read_only, busy])
 def test_trouble_that_passes_loses_nothing(stores: Stores, trouble: Trouble) -> None:
     """The turn goes on unsaved, a start too, and the next save brings what is missing (FL-2, QU-7)."""
-    node = stores.node(reply_timeout_s=1)
+    node = stores.node(redis_reply_timeout_s=1)
     turn = begin(node)
     turn.save(steps=[user("one")])
     with trouble(stores):
@@ -89,7 +89,7 @@ def test_trouble_that_passes_loses_nothing(stores: Stores, trouble: Trouble) -> 
 @pytest.mark.parametrize("trouble", [full, read_only, busy])
 def test_a_completion_that_redis_cannot_take_is_committed_directly(stores: Stores, trouble: Trouble) -> None:
     """Whole, once, and after the pending turn it was built on (FL-3, QU-3)."""
-    node = stores.node(reply_timeout_s=1)
+    node = stores.node(redis_reply_timeout_s=1)
     first = begin(node, "First")
     first.complete(reply=Replied("One"), steps=[assistant("One")])
     turn = begin(node, "Second")
@@ -201,7 +201,7 @@ def test_a_resume_whose_connection_is_cut_gives_the_turn(
 @pytest.fixture
 def once(stores: Stores, proxy: Proxy) -> Turns:
     """A node whose client repeats nothing, so that one cut connection is an answer never heard."""
-    return stores.node(redis_url=proxy.url, **{**IMPATIENT, "retries": 0})
+    return stores.node(redis_url=proxy.url, **{**IMPATIENT, "redis_retries": 0})
 
 
 @pytest.mark.parametrize("fault", [DropReply, DropRequest])

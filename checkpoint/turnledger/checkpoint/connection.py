@@ -69,11 +69,11 @@ def connection_options(settings: CheckpointSettings) -> dict[str, object]:
     """How patient a connection is, for our client and for RQ's."""
     backoff = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
     return {
-        "socket_connect_timeout": settings.connect_timeout_s,
-        "socket_timeout": settings.reply_timeout_s,
+        "socket_connect_timeout": settings.redis_connect_timeout_s,
+        "socket_timeout": settings.redis_reply_timeout_s,
         "socket_keepalive": True,
         "health_check_interval": 30,
-        "retry": Retry(backoff, settings.retries),
+        "retry": Retry(backoff, settings.redis_retries),
     }
 
 

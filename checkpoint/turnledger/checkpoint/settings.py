@@ -29,11 +29,13 @@ class CheckpointSettings(BaseSettings):
         pattern=r"^[a-z][a-z0-9_-]*$",
         description="The RQ queue of completed turns; a worker process listens to this queue alone.",
     )
-    connect_timeout_s: float = Field(default=2.0, gt=0, description="A Redis that does not answer by then is down.")
-    reply_timeout_s: float = Field(
+    redis_connect_timeout_s: float = Field(
+        default=2.0, gt=0, description="A Redis that does not answer by then is down."
+    )
+    redis_reply_timeout_s: float = Field(
         default=5.0, gt=0, description="The longest wait for one reply; our slowest script takes milliseconds."
     )
-    retries: int = Field(
+    redis_retries: int = Field(
         default=3, ge=0, description="Repeats of a call whose connection broke; every script of ours allows it."
     )
     lease_s: float = Field(

@@ -107,7 +107,7 @@ def _connect_arguments(settings: StoreSettings, *, options: Any) -> dict[str, ob
     ours = " ".join(f"-c {name}={value}" for name, value in parameters.items())
     return {
         "options": f"{options} {ours}".strip(),
-        "connect_timeout": settings.connect_timeout_s,
+        "connect_timeout": settings.database_connect_timeout_s,
         "application_name": "turnledger",
         "keepalives_idle": 10,
         "keepalives_interval": 5,

@@ -21,7 +21,7 @@ class StoreSettings(BaseSettings):
         pattern=r"^[a-z_][a-z0-9_]{0,62}$",
         description="All tables live in this one Postgres schema, so that a shared database stays tidy.",
     )
-    connect_timeout_s: int = Field(
+    database_connect_timeout_s: int = Field(
         default=5, ge=1, description="A server that does not answer by then is treated as down."
     )
     lock_timeout_ms: int = Field(

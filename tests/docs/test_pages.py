@@ -1,0 +1,67 @@
+"""Pages that repeat what the code says are compared with it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from turnledger.checkpoint import CheckpointSettings
+from turnledger.store import StoreSettings
+from turnledger.store.crash_points import CRASH_POINTS
+from turnledger.workers.settings import WorkerSettings
+
+DOCS = Path(__file__).parents[2] / "docs"
+SETTINGS = DOCS / "reference" / "settings.md"
+KINDS: dict[str, type[BaseSettings]] = {
+    "Postgres": StoreSettings,
+    "Redis": CheckpointSettings,
+    "Workers and clock": WorkerSettings,
+}
+
+
+def settings_page() -> str:
+    """The reference of every setting; `python -m tests.docs.test_pages` writes it."""
+    lines = ["# Settings", "", "Every setting is an environment variable. Its unit is in its name.", ""]
+    for title, kind in KINDS.items():
+        lines += [f"## {title}", "", "| variable | default | what it is, and why |", "|---|---|---|"]
+        lines += [_row(name, kind) for name in kind.model_fields]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _row(name: str, kind: type[BaseSettings]) -> str:
+    field = kind.model_fields[name]
+    variable = "RQ_KEY_PREFIX" if name == "rq_prefix" else f"TURNLEDGER_{name.upper()}"
+    default = "(required)" if field.is_required() else f"`{str(field.default).replace(str(Path.home()), '~')}`"
+    return f"| `{variable}` | {default} | {field.description} |"
+
+
+def test_every_setting_has_a_reason() -> None:
+    """And a name that carries its unit, where it is a time or a share."""
+    for kind in KINDS.values():
+        for name, field in kind.model_fields.items():
+            assert field.description, name
+            if field.annotation in (int, float):
+                assert re.search(
+                    r"_(ms|s|bytes|turns|jobs|entries|share|size)$|^(retries|slices|abandon_retries)$", name
+                ), name
+
+
+def test_the_settings_page_is_up_to_date() -> None:
+    assert SETTINGS.read_text(encoding="utf-8") == settings_page(), "run: python -m tests.docs.test_pages"
+
+
+@pytest.mark.parametrize("name", CRASH_POINTS)
+def test_every_crash_point_is_explained(name: str) -> None:
+    assert f"| `{name}` |" in (DOCS / "explanation" / "what-can-fail.md").read_text(encoding="utf-8")
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+if __name__ == "__main__":
+    SETTINGS.write_text(settings_page(), encoding="utf-8")
