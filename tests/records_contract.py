@@ -999,6 +999,7 @@ def whole_life(records: Records, ledger: LedgerName, prefix: str) -> None:
     """Every script once, on turns of one ledger."""
     done, broken, bad = (f"{prefix}-{name}" for name in ("done", "broken", "bad"))
     records.look(ledger, turn_id=done)
+    opened(records, f"{prefix}-idle", work_key="another", ledger=ledger)
     claim = records.save(opened(records, done, work_key="k", ledger=ledger), fields={"x": "1"}, steps=["a", "b"])
     records.renew([claim])
     records.save(claim, fields={"state": "parked"}, steps=["c"], lease="give up")
@@ -1008,6 +1009,7 @@ def whole_life(records: Records, ledger: LedgerName, prefix: str) -> None:
     complete(records, Claim(done, "new", record.revision), ledger=ledger, work_key="k")
     records.end(opened(records, broken, ledger=ledger), ledger=ledger, state="failed", fields={"c": 1}, operation="e")
     completed(records, bad, ledger=ledger)
+    records.look(ledger, turn_id=done)
     for turn_id in (done, bad):
         records.take(turn_id)
     records.window(most_jobs=10)
@@ -1019,6 +1021,7 @@ def whole_life(records: Records, ledger: LedgerName, prefix: str) -> None:
     records.restore(bad, ledger=ledger, job="make")
     records.overdue(older_than_s=-1, most=10)
     finish(records, done, bad, ledger=ledger)
+    records.redis.zadd(records.keys.turns, {f"{prefix}-gone": 1})
     records.prune(older_than_s=-1, most=10)
 
 
