@@ -999,7 +999,7 @@ def whole_life(records: Records, ledger: LedgerName, prefix: str) -> None:
     """Every script once, on turns of one ledger."""
     done, broken, bad = (f"{prefix}-{name}" for name in ("done", "broken", "bad"))
     records.look(ledger, turn_id=done)
-    opened(records, f"{prefix}-idle", work_key="another", ledger=ledger)
+    opened(records, f"{prefix}-idle", work_key=prefix, ledger=ledger)
     claim = records.save(opened(records, done, work_key="k", ledger=ledger), fields={"x": "1"}, steps=["a", "b"])
     records.renew([claim])
     records.save(claim, fields={"state": "parked"}, steps=["c"], lease="give up")
