@@ -1,30 +1,37 @@
 """A worker process: RQ's own loop, in one process, on one queue, for our functions only."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import SimpleWorker
+from rq.exceptions import DequeueTimeout, StopRequested
 from rq.executions import Execution
 from rq.job import Job
 from rq.queue import Queue
 from rq.serializers import JSONSerializer
+from rq.worker.base import WorkerStatus
 
-from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings
-from turnledger.checkpoint.connection import connection_options
+from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
+from turnledger.checkpoint.connection import connection_options, translated
 from turnledger.checkpoint.queue import COMMIT_FUNCTION
 from turnledger.store import Database, InvalidInput, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.workers.errors import ForbiddenFunction
 from turnledger.workers.safety import check_redis, check_rq_prefix
 from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.turn_queue import TurnQueue
 
 log = structlog.get_logger(__name__)
 
 ALLOWED_FUNCTIONS = frozenset({COMMIT_FUNCTION})
 FATAL = (StoreMisconfigured, CheckpointMisconfigured)
+LOOK_S = 1  # how long one look for a job waits, and so how soon an idle worker stops
 
 
 class TurnJob(Job):
@@ -64,7 +71,8 @@ class TurnJob(Job):
 class TurnWorker(SimpleWorker):
     """Commits turns in its own process, and goes on telling RQ that it lives while it does.
 
-    It stops by itself, with `exit_code` 1, when a person has to repair something: everything stays pending.
+    It stops by itself, with `exit_code` 1, when a person has to repair something: everything stays pending. SIGTERM
+    ends it once the job in hand is done, within a second when there is none.
     """
 
     job_class = TurnJob
@@ -72,7 +80,7 @@ class TurnWorker(SimpleWorker):
 
     def __init__(self, queue: str, *, redis: Redis, settings: WorkerSettings, name: str | None = None) -> None:
         super().__init__(
-            [queue],
+            [_turn_queue(queue, redis=redis, settings=settings)],
             name=name,
             connection=redis,
             serializer=JSONSerializer,
@@ -82,13 +90,56 @@ class TurnWorker(SimpleWorker):
         )
         self.turn_settings = settings
         self.exit_code = 0
+        self.jobs_done = 0
 
     def get_heartbeat_ttl(self, job: Job, working_time: float = 0.0) -> int:  # noqa: ARG002  # RQ's signature
         """A job whose worker fell silent is abandoned after the worker's own time to live."""
         return self.turn_settings.worker_ttl_s
 
+    def dequeue_job_and_maintain_ttl(
+        self,
+        timeout: int | None,
+        max_idle_time: int | None = None,  # noqa: ARG002  # RQ's signature
+    ) -> tuple[Job, Queue] | None:
+        """Wait for a job in short looks; a request to stop is seen between two of them.
+
+        Nothing may break off a look: the job that it has just taken off the queue would be nobody's for a minute.
+        """
+        self.set_state(WorkerStatus.IDLE)
+        while not self._stop_requested:
+            try:
+                return self._look_for_job(None if timeout is None else LOOK_S)
+            except DequeueTimeout:
+                continue
+            except (RedisConnectionError, RedisTimeoutError) as error:
+                log.warning("worker_without_redis", reason=str(error))
+                time.sleep(LOOK_S)
+        raise StopRequested
+
+    def _look_for_job(self, timeout: int | None) -> tuple[Job, Queue] | None:
+        self.heartbeat()
+        if self.should_run_maintenance_tasks:
+            self.run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
+        return self.queue_class.dequeue_any(
+            self.queues,
+            timeout,
+            connection=self.connection,
+            job_class=self.job_class,
+            serializer=self.serializer,
+            death_penalty_class=self.death_penalty_class,
+        )
+
+    def _shutdown(self) -> None:
+        """Stop after the job in hand, or after this look for one; the signal itself breaks nothing off."""
+        self._stop_requested = True
+
+    def ended_by_itself(self) -> bool:
+        """Whether it stopped although nobody asked it to and it had not done its share of jobs."""
+        return not self._stop_requested and self.jobs_done < self.turn_settings.recycle_jobs
+
     def perform_job(self, job: Job, queue: Queue, execution: Execution) -> bool:
         """Run the job while a thread keeps worker and job alive."""
+        self.jobs_done += 1
         with self._kept_alive(job, execution):
             return bool(super().perform_job(job, queue, execution))
 
@@ -125,6 +176,7 @@ def run_worker(*, burst: bool = False, name: str | None = None) -> int:
     Raises:
         UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
             it does not start.
+        CheckpointUnavailable: also when Redis goes away in the middle of a job; nothing is lost.
     """
     checkpoint, settings = read_settings(CheckpointSettings), read_settings(WorkerSettings)
     check_rq_prefix(checkpoint)
@@ -134,8 +186,21 @@ def run_worker(*, burst: bool = False, name: str | None = None) -> int:
     redis = rq_connection(checkpoint)
     check_redis(redis)
     worker = TurnWorker(checkpoint.commit_queue, redis=redis, settings=settings, name=name)
-    worker.work(burst=burst, max_jobs=settings.recycle_jobs, logging_level="WARNING")
+    with translated():
+        worker.work(burst=burst, max_jobs=settings.recycle_jobs, logging_level="WARNING")
+    if worker.ended_by_itself() and not burst:
+        raise CheckpointUnavailable("the worker lost Redis in the middle of a job, which stays pending")
     return worker.exit_code
+
+
+def _turn_queue(name: str, *, redis: Redis, settings: WorkerSettings) -> TurnQueue:
+    return TurnQueue(
+        name,
+        maintenance_lock_s=max(settings.maintenance_s, 1),
+        connection=redis,
+        job_class=TurnJob,
+        serializer=JSONSerializer,
+    )
 
 
 def rq_connection(settings: CheckpointSettings) -> Redis:
