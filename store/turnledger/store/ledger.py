@@ -248,10 +248,19 @@ def begin_run(
     if found.answered is not None or (run is not None and run.outcome is not None):
         return found
     begun = _record_run(connection, run, turn_id=turn_id, head=head, work_key=work_key, started_at=started_at)
-    fresh = first_of_each_key(rows, found.known_keys)
-    advanced = _append_fresh(connection, head, fresh, turn_id=turn_id)
-    last_turn_id = turn_id if fresh else turn_at(connection, head.ledger_id, head.next_seq - 1)
+    advanced = _append_known(connection, head, rows, known_keys=found.known_keys, turn_id=turn_id)
+    last_turn_id = turn_id if advanced != head else turn_at(connection, head.ledger_id, head.next_seq - 1)
     return replace(found, head=advanced, runs={**found.runs, turn_id: begun}, last_turn_id=last_turn_id)
+
+
+def _append_known(
+    connection: Connection, head: Head, rows: Sequence[EventRow], *, known_keys: Collection[str], turn_id: str
+) -> Head:
+    """What keyed events hold is compared only where a key comes again: most messages come once."""
+    fresh = first_of_each_key(rows, known_keys)
+    if len(fresh) < len(rows):
+        return append(connection, head, rows, turn_id=turn_id).head
+    return _append_fresh(connection, head, fresh, turn_id=turn_id)
 
 
 def turn_at(connection: Connection, ledger_id: int, seq: int) -> str | None:
