@@ -25,11 +25,11 @@ TERMINALS = {"completed": "turn_completed", "duplicate": "turn_duplicate", "fail
 class Memory:
     """What was promised on this path.
 
-    `told`: turns that an engine was told are complete, with the actor that was told. `lost`: those of them whose
+    `told`: (actor, turn, epoch) of turns that an engine was told are complete. `lost`: those of them whose
     completion a failover took back. `superseded`: (actor, turn) whose turn another has taken over since.
     """
 
-    told: frozenset[tuple[str, str]] = frozenset()
+    told: frozenset[tuple[str, str, int]] = frozenset()
     lost: frozenset[str] = frozenset()
     spooled: frozenset[str] = frozenset()
     holders: frozenset[tuple[str, str]] = frozenset()
@@ -44,7 +44,7 @@ class Memory:
 
     def turns_told(self) -> set[str]:
         """The turns that some engine takes for complete."""
-        return {turn_id for _, turn_id in self.told}
+        return {turn_id for _, turn_id, _ in self.told}
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class Invariants:
                 return _held(memory, actor=actor, turn_id=report.turn_id)
             case "completed":
                 return _completed(memory, report, actor=actor)
+            case "spooled":
+                return replace(memory, spooled=memory.spooled | {report.turn_id})
             case "saved" | "parked" | "replaced history after":
                 _refuse_superseded(memory, report, actor=actor)
         return memory
@@ -121,8 +123,8 @@ class Invariants:
         self.check_both(memory, redis=redis, tables=tables)
         if redis.pending:
             raise Violation(f"turns {redis.pending} stay pending for ever: {helpers} find nothing to do")
-        for actor, turn_id in memory.told:
-            _check_history(memory, actor, turn_id, redis=redis, tables=tables)
+        for told in memory.told:
+            _check_history(memory, told, redis=redis, tables=tables)
 
 
 def _held(memory: Memory, *, actor: str, turn_id: str) -> Memory:
@@ -135,8 +137,9 @@ def _held(memory: Memory, *, actor: str, turn_id: str) -> Memory:
 
 
 def _completed(memory: Memory, report: Report, *, actor: str) -> Memory:
-    told = memory.told | {(actor, report.turn_id)}
-    if report.detail == "spooled":
+    how, epoch = report.detail
+    told = memory.told | {(actor, report.turn_id, epoch)}
+    if how == "spooled":
         return replace(memory, told=told, spooled=memory.spooled | {report.turn_id})
     _refuse_superseded(memory, report, actor=actor)
     return replace(memory, told=told, lost=memory.lost - {report.turn_id})
@@ -172,11 +175,14 @@ def _is_safe(turn_id: str, memory: Memory, redis: RedisFacts, tables: Tables) ->
     return state == "completed" and turn_id in redis.pending
 
 
-def _check_history(memory: Memory, actor: str, turn_id: str, *, redis: RedisFacts, tables: Tables) -> None:
+def _check_history(memory: Memory, told: tuple[str, str, int], *, redis: RedisFacts, tables: Tables) -> None:
+    actor, turn_id, epoch = told
     if outcome(tables, turn_id) in (*DECIDED, "failed") or turn_id in memory.spooled:
         return
-    gone = turn_id in memory.lost and (actor in memory.dead or (actor, turn_id) in memory.superseded)
-    kept = turn_id in redis.rejected and memory.failed_over
+    run = tables.run(turn_id)
+    taken_over = run is not None and run.epoch > epoch
+    gone = turn_id in memory.lost and (actor in memory.dead or taken_over)
+    kept = turn_id in redis.rejected and memory.failed_over and taken_over
     if not gone and not kept:
         where = "rejected" if turn_id in redis.rejected else "nowhere"
         raise Violation(f"turn {turn_id} is complete for {actor}, and in the end it is {where}")

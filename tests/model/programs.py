@@ -79,7 +79,7 @@ def complete(name: str) -> Operation:
         names = [str(step.value) for step in (*turn._held.steps, last)]
         completion = turn.complete(reply=Replied("done", f"r-{turn.turn_id}"), steps=[last], set_out_to=" ".join(names))
         how = "spooled" if turn.spooled else "duplicate" if completion.duplicate else "first"
-        actor.report("completed", turn.turn_id, how)
+        actor.report("completed", turn.turn_id, (how, turn._record.epoch))
 
     return Operation("complete", run)
 
@@ -101,8 +101,10 @@ def submit_again(turn_id: str) -> Operation:
     """The round of the lease keeper that finds the completion gone; it comes only if it has something to find."""
 
     def run(actor: Actor) -> None:
-        actor.variables["turns"]._services.leases.round()
-        actor.report("looked again", turn_id)
+        services = actor.variables["turns"]._services
+        services.leases.round()
+        if turn_id in services.direct._spool.files:
+            actor.report("spooled", turn_id)
 
     gone = (None, "running", "parked")
     return Operation("lease keeper", run, guard=lambda redis: _state(redis, turn_id) in gone)

@@ -1,10 +1,11 @@
 """The part of a resume that Postgres decides: the epoch, and whether there is anything left to do."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from turnledger.checkpoint.errors import AlreadyHandled, TurnBlocked, TurnEnded
+from turnledger.checkpoint.errors import AlreadyHandled, StaleTurn, TurnBlocked, TurnEnded
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, TurnledgerError
@@ -33,12 +34,15 @@ class TakeOver:
     covered: int
 
 
-def take_over(database: Database, record: Record) -> TakeOver:
+def take_over(database: Database, record: Record, *, still_held: Callable[[], bool]) -> TakeOver:
     """Fence off, in Postgres, whoever held the turn before, and follow the history it was built on.
 
-    A newer history wins: the cursor moves to it, and the own steps that its replacement covers are named.
+    A newer history wins: the cursor moves to it, and the own steps that its replacement covers are named. Redis is
+    asked once more under the ledger's lock, so that epochs are raised in the order of the claims: one that comes
+    late must not fence off the holder that came after it.
 
     Raises:
+        StaleTurn: another process has claimed the turn meanwhile.
         AlreadyHandled: this run, or another of its work key, is committed.
         TurnEnded: this run failed or was abandoned.
         TurnBlocked: the history it was built on is not there: Postgres was set back, or its ledger is another.
@@ -55,6 +59,8 @@ def take_over(database: Database, record: Record) -> TakeOver:
         if head is None:
             _refuse_lost_history(record, head=None, turn_id=None)
             return unchanged
+        if not still_held():
+            raise StaleTurn(f"turn {record.turn_id} was claimed by another process", turn_id=record.turn_id)
         run = _fenced(connection, head, record)
         wanted = (head.ledger_id, record.work_key)
         answered = find_answered(connection, [wanted]).get(wanted)
@@ -120,7 +126,12 @@ def _blocked(record: Record, reason: str, words: str) -> TurnBlocked:
 
 
 def let_go(records: Records, database: Database, *, claim: Claim, record: Record, error: TurnledgerError) -> None:
-    """After a take-over that came to nothing: end a turn that has ended or whose work is done, park any other again."""
+    """After a take-over that came to nothing: end a turn that has ended or whose work is done, park any other again.
+
+    A turn that somebody else has claimed is theirs.
+    """
+    if isinstance(error, StaleTurn):
+        return
     if isinstance(error, TurnEnded):
         records.end(claim, ledger=record.ledger, state=error.state, fields={}, operation=new_token())
         return

@@ -149,6 +149,7 @@ class Turns:
             TurnNotFound, TurnEnded: there is nothing to resume.
             AlreadyHandled: its work is completed, by this run or another of its work key.
             AlreadyRunning: its holder is alive; names owner and state.
+            StaleTurn: another process took it over at the same time.
             TurnBlocked: its history was replaced meanwhile.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
         """
@@ -159,7 +160,7 @@ class Turns:
         crash_point("resume.claimed")
         claim = Claim(turn_id, owner, record.revision)
         try:
-            taken = take_over(self._database, record)
+            taken = take_over(self._database, record, still_held=lambda: all(self._records.renew([claim])))
         except TurnledgerError as error:
             let_go(self._records, self._database, claim=claim, record=record, error=error)
             raise
