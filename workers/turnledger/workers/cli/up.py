@@ -46,7 +46,7 @@ def _refuse_second(folder: Path) -> None:
     found = running_servers(folder)
     if found is not None:
         raise AlreadyUp(
-            f"turnledger is up in {folder.resolve()} already, with {found.database_url} and {found.redis_url}; "
+            f"another `turnledger up` runs in {folder.resolve()}, with {found.database_url} and {found.redis_url}; "
             "use it, stop it with Ctrl-C where it runs, or choose another --folder"
         )
 

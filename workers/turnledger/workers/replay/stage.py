@@ -10,13 +10,14 @@ from redis import Redis
 from rich.console import Console
 from sqlalchemy import text
 
-from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.connection import translated
+from turnledger.checkpoint.records import Records
 from turnledger.store import Database, StoreBusy, StoreUnavailable, TurnledgerError, read_settings
 from turnledger.workers.cli.fleet import Fleet
 from turnledger.workers.cli.logs import logs_into
 from turnledger.workers.cli.processes import check_servers, child_command
-from turnledger.workers.cli.servers import servers_or_own, the_database
+from turnledger.workers.cli.servers import servers_or_own, the_database, the_records
 from turnledger.workers.replay.conversations import AGENT
 from turnledger.workers.replay.logfile import LogFile, log_file
 from turnledger.workers.replay.nodes import Nodes
@@ -51,6 +52,7 @@ class Stage:
         supervisor: Supervisor,
         nodes: Nodes,
         database: Database,
+        records: Records,
         fleet: Fleet,
         log: LogFile,
     ) -> None:
@@ -60,22 +62,26 @@ class Stage:
         self.nodes = nodes
         self.fleet = fleet
         self._database = database
+        self._records = records
         self._keys = plan.keys()
 
     def play(self, watch: Callable[[Reached], None]) -> None:
         """Play to the end and wait for the commits, telling `watch` ten times a second how far it is.
 
-        Returns when everything is committed, or when nothing was for 90 s.
+        Returns when everything is committed, when nothing is on its way any more, or when nothing moved for 90 s.
         """
         self.nodes.go()
         last, deadline = Reached(0, 0), time.monotonic() + PATIENCE_S
         while self.nodes.running or (last.committed < last.completed and time.monotonic() < deadline):
             time.sleep(POLL_S)
             self.supervisor.tend()
+            playing, pending = self.nodes.running, self._pending()
             now = Reached(self.nodes.completed, self._committed(before=last.committed))
             if now != last:
                 last, deadline = now, time.monotonic() + PATIENCE_S
             watch(now)
+            if not playing and not pending:
+                return  # what was pending before Postgres was asked is all there is: the rest was rejected
 
     def wait_until_ready(self) -> None:
         """Return when all processes could begin.
@@ -89,6 +95,14 @@ class Stage:
             if time.monotonic() > deadline:
                 raise WorkersMissing
             time.sleep(POLL_S)
+
+    def _pending(self) -> bool:
+        """Whether any turn is still on its way; True while Redis cannot be asked."""
+        try:
+            with translated():
+                return bool(self._records.redis.zcard(self._records.keys.backlog))
+        except CheckpointUnavailable:
+            return True
 
     def _committed(self, *, before: int) -> int:
         """What Postgres has by now; while it cannot be asked, what it had before."""
@@ -126,7 +140,7 @@ def stage(plan: Plan, *, screen: Console) -> Iterator[Stage]:
 def _open(stack: ExitStack, plan: Plan, *, log: LogFile) -> Stage:
     checkpoint = read_settings(CheckpointSettings)
     stack.enter_context(translated())
-    database = stack.enter_context(the_database())
+    database, records = stack.enter_context(the_database()), stack.enter_context(the_records())
     redis: Redis = stack.enter_context(rq_connection(checkpoint))
     nodes = Nodes([_node(plan, number, log=log.path) for number in range(plan.nodes)])
     stack.callback(nodes.end)
@@ -134,7 +148,7 @@ def _open(stack: ExitStack, plan: Plan, *, log: LogFile) -> Stage:
     supervisor = Supervisor(commands, settings=read_settings(WorkerSettings))
     stack.callback(supervisor.end)
     fleet = Fleet(redis, queue=checkpoint.commit_queue)
-    return Stage(plan, supervisor=supervisor, nodes=nodes, database=database, fleet=fleet, log=log)
+    return Stage(plan, supervisor=supervisor, nodes=nodes, database=database, records=records, fleet=fleet, log=log)
 
 
 def _node(plan: Plan, number: int, *, log: Path) -> list[str]:

@@ -1,0 +1,171 @@
+"""replay and demo as a person runs them."""
+
+import json
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.processes import ROOT, Process, Processes
+from tests.stores import Stores
+
+AIRLINE = ROOT.parent / "shared" / "data" / "airline.jsonl"
+SAMPLE = str(files("turnledger.workers") / "sample" / "conversations.jsonl")
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Where the processes of a test put their temporary files; not pytest's own, which root's Postgres cannot enter."""
+    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)  # a test that failed may have left servers in it
+
+
+@pytest.fixture
+def urls(database_url: str, redis_url: str) -> dict[str, str]:
+    return {"TURNLEDGER_DATABASE_URL": database_url, "TURNLEDGER_REDIS_URL": redis_url}
+
+
+def _result(process: Process) -> dict[str, Any]:
+    """The JSON object among what was printed; logs on standard error may be JSON too."""
+    (line,) = [line for line in process.output.splitlines() if '"turns_per_second"' in line]
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _nothing_is_left(temporary: Path, *, kept: Collection[str] = ()) -> bool:
+    """No file but of these kinds, and no process that works with one there."""
+    marks = [str(temporary), SAMPLE]
+    running = [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cmdline"])
+        if any(mark in word for word in process.info["cmdline"] or [] for mark in marks)
+    ]
+    return not running and all(path.suffix in kept for path in temporary.iterdir())
+
+
+@pytest.mark.skipif(not AIRLINE.exists(), reason="the conversations of an airline's agent are not here")
+def test_two_hundred_real_conversations_are_played_by_several_processes(processes: Processes, temporary: Path) -> None:
+    """QU-3, QU-4, BL-9, EV-4, EN-11"""
+    replay = processes.command(
+        "replay", str(AIRLINE), "--nodes", "2", "--workers", "2", "--json", environment={"TMPDIR": str(temporary)}
+    )
+    assert replay.wait(seconds=300) == 0, replay.output
+    result = _result(replay)
+    rates = ("turns_per_second", "commit_ms_p50", "commit_ms_p99", "commit_ms_max")
+    assert all(result.pop(rate) > 0 for rate in rates)
+    assert result == {
+        "conversations": 200,
+        "turns": 1490,
+        "completed": 1490,
+        "committed": 1490,
+        "lost": 0,
+        "doubled": 0,
+        "problems": [],
+        "right": True,
+    }
+    assert _nothing_is_left(temporary)
+
+
+def test_a_file_may_be_replayed_into_the_same_database_again(processes: Processes, urls: dict[str, str]) -> None:
+    for _ in range(2):
+        replay = processes.command("replay", SAMPLE, "--json", environment=urls)
+        assert replay.wait(seconds=120) == 0, replay.output
+        assert _result(replay)["committed"] == 80
+    stores = Stores(database_url=urls["TURNLEDGER_DATABASE_URL"], redis_url=urls["TURNLEDGER_REDIS_URL"])
+    assert stores.rows("SELECT count(*), sum(turn_count) FROM ledger") == [(24, 160)]
+    stores.close()
+
+
+def test_more_turns_than_entries_are_kept_are_played_right(processes: Processes, urls: dict[str, str]) -> None:
+    """RT-3, BL-5: trimmed ones are counted in the block."""
+    environment = {**urls, "TURNLEDGER_MAX_ENTRIES": "2"}
+    replay = processes.command("replay", SAMPLE, "--json", environment=environment)
+    assert replay.wait(seconds=120) == 0, replay.output
+
+
+def test_blocks_that_are_full_are_played_right(processes: Processes, urls: dict[str, str]) -> None:
+    """BL-5: what is left out is counted in the block."""
+    replay = processes.command("replay", SAMPLE, "--json", environment={**urls, "TURNLEDGER_BLOCK_BYTES": "1200"})
+    assert replay.wait(seconds=120) == 0, replay.output
+
+
+def test_workers_that_run_already_can_do_the_work(processes: Processes, urls: dict[str, str]) -> None:
+    processes.command("worker", environment=urls)
+    replay = processes.command("replay", SAMPLE, "--workers", "0", environment=urls)
+    assert replay.wait(seconds=120) == 0, replay.output
+    assert "turns committed" in replay.output
+
+
+def test_a_turn_that_postgres_refuses_makes_the_replay_wrong(processes: Processes, urls: dict[str, str]) -> None:
+    stores = Stores(database_url=urls["TURNLEDGER_DATABASE_URL"], redis_url=urls["TURNLEDGER_REDIS_URL"])
+    stores.execute("ALTER TABLE ledger_entry ADD CONSTRAINT refused CHECK (ordinal < 6)")
+    stores.close()
+    replay = processes.command("replay", SAMPLE, "--json", environment=urls)
+    assert replay.wait(seconds=180) == 1
+    result = _result(replay)
+    assert (result["right"], result["committed"], result["lost"]) == (False, 60, 20)
+    assert "turn_rejected" in replay.output  # the log of the worker
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["Starting", "playing"])
+def test_an_interrupted_replay_leaves_nothing_behind(
+    processes: Processes, temporary: Path, number: signal.Signals, moment: str
+) -> None:
+    replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(temporary)})
+    assert _eventually(lambda: any(temporary.iterdir()))
+    if moment == "playing":
+        assert _eventually(lambda: _plays(replay.pid))
+    replay.signal(number)
+    assert replay.wait() == 128 + number
+    assert _eventually(lambda: _nothing_is_left(temporary))
+
+
+def _plays(process_id: int) -> bool:
+    return any("node" in process.cmdline() for process in psutil.Process(process_id).children())
+
+
+def test_a_killed_replay_leaves_no_process_behind(processes: Processes, temporary: Path) -> None:
+    """Its data goes with its servers; only its log stays."""
+    replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(temporary)})
+    assert _eventually(lambda: _plays(replay.pid))
+    replay.kill()
+    assert _eventually(lambda: _nothing_is_left(temporary, kept={".log"}))
+
+
+def test_the_demo_kills_a_worker_and_loses_nothing(processes: Processes, temporary: Path) -> None:
+    """FL-7, QU-4"""
+    demo = processes.command("demo", "--rounds", "6", environment={"TMPDIR": str(temporary)})
+    assert demo.wait(seconds=120) == 0, demo.output
+    said = " ".join(demo.output.split())
+    for phrase in (
+        "is killed with SIGKILL. It had turn",
+        "is committed all the same",
+        "## Earlier in this conversation",
+        "Triggered by: Any news?",
+        "turns completed 480",
+        "turns committed 480",
+        "lost 0",
+        "doubled 0",
+        "Every turn is there once, in order and unchanged.",
+    ):
+        assert phrase in said, demo.output
+    assert _nothing_is_left(temporary)
