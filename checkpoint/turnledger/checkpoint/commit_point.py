@@ -106,7 +106,7 @@ class CommitPoint:
         finished = [_finished(outcome, ledgers) for outcome in outcomes if outcome.verdict != "superseded"]
         decided: dict[str, Decided] = {turn.turn_id: "finished" for turn in finished}
         if finished:
-            self._records.finish(finished, window_jobs=2 * self._settings.group_turns)
+            self._records.finish(finished, window_jobs=self._settings.group_turns)
         for outcome in outcomes:
             if outcome.verdict == "superseded":
                 ledger = ledgers[outcome.turn_id]

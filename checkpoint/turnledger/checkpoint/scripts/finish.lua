@@ -8,10 +8,62 @@
 --   takes away
 -- Answer: how many turns it finished.
 local now = now_ms()
-local finished = 0
+local given, decided, ledgers = {}, {}, {}
 
+local function finish(id, ledger, outcome, ordinal, first)
+  given[id] = true
+  local record = ARGV[1] .. id
+  local state = redis.call('HGET', record, 'state')
+  if state ~= 'completed' and state ~= 'rejected' then
+    return
+  end
+  redis.call('LREM', ARGV[2] .. ledger .. ':pending', 1, id)
+  if state == 'rejected' then
+    redis.call('LREM', ARGV[2] .. ledger .. ':rejected', 1, id)
+  end
+  redis.call('HSET', record, 'state', 'committed', 'outcome', outcome, 'ordinal', ordinal, 'first', first,
+    'touched_at', now)
+  expire_together(record, record .. ':steps', now + ARGV[5])
+  decided[#decided + 1] = id
+  ledgers[ledger] = true
+end
+
+for index = 7, #ARGV, 5 do
+  finish(unpack(ARGV, index, index + 4))
+end
+push('ZREM', KEYS[2], decided)
+push('ZREM', KEYS[3], decided)
+for ledger in pairs(ledgers) do
+  local name = ARGV[2] .. ledger
+  if redis.call('EXISTS', name .. ':pending', name .. ':rejected') == 0 then
+    redis.call('PEXPIRE', name .. ':completions', ARGV[6])
+  end
+end
+
+local function is_over(id)
+  local state = not given[id] and redis.call('HGET', ARGV[1] .. id, 'state')
+  return state ~= 'completed' and state ~= 'rejected'
+end
+
+local gone, kept, taken_out = {}, {}, {}
 local function delete_job(job)
-  redis.call('DEL', ARGV[3] .. ':job:' .. job, ARGV[3] .. ':results:' .. job)
+  gone[#gone + 1] = ARGV[3] .. ':job:' .. job
+  gone[#gone + 1] = ARGV[3] .. ':results:' .. job
+end
+
+local jobs = redis.call('LRANGE', KEYS[1], 0, ARGV[4] - 1)
+for index = #jobs, 1, -1 do
+  local id = string.match(jobs[index], '^turn%-(.+)$')
+  if id and is_over(id) then
+    taken_out[id] = true
+    delete_job(jobs[index])
+  else
+    kept[#kept + 1] = jobs[index]
+  end
+end
+if #kept < #jobs then
+  redis.call('LTRIM', KEYS[1], #jobs, -1)
+  push('LPUSH', KEYS[1], kept)
 end
 
 -- A job that will not run goes with its turn; one that seems to be on its way deletes itself when it has run, and
@@ -27,46 +79,12 @@ local function clear_job(job)
   end
 end
 
-local function finish(id, ledger, outcome, ordinal, first)
-  local record = ARGV[1] .. id
-  local state = redis.call('HGET', record, 'state')
-  if state ~= 'completed' and state ~= 'rejected' then
-    return
-  end
-  local pending, rejected = ARGV[2] .. ledger .. ':pending', ARGV[2] .. ledger .. ':rejected'
-  redis.call('LREM', pending, 1, id)
-  if state == 'rejected' then
-    redis.call('LREM', rejected, 1, id)
-  end
-  if redis.call('EXISTS', pending, rejected) == 0 then
-    redis.call('PEXPIRE', ARGV[2] .. ledger .. ':completions', ARGV[6])
-  end
-  redis.call('ZREM', KEYS[3], id)
-  redis.call('ZREM', KEYS[2], id)
-  clear_job('turn-' .. id)
-  redis.call('HSET', record, 'state', 'committed', 'outcome', outcome, 'ordinal', ordinal, 'first', first,
-    'touched_at', now)
-  expire_together(record, record .. ':steps', now + ARGV[5])
-  finished = finished + 1
-end
-
-for index = 7, #ARGV, 5 do
-  finish(unpack(ARGV, index, index + 4))
-end
-
-local jobs = redis.call('LRANGE', KEYS[1], 0, ARGV[4] - 1)
-local kept = {}
-for _, job in ipairs(jobs) do
-  local id = string.match(job, '^turn%-(.+)$')
-  local state = id and redis.call('HGET', ARGV[1] .. id, 'state')
-  if id and state ~= 'completed' and state ~= 'rejected' then
-    delete_job(job)
-  else
-    table.insert(kept, 1, job)
+for _, id in ipairs(decided) do
+  if not taken_out[id] then
+    clear_job('turn-' .. id)
   end
 end
-if #kept < #jobs then
-  redis.call('LTRIM', KEYS[1], #jobs, -1)
-  push('LPUSH', KEYS[1], kept)
+for first = 1, #gone, 500 do
+  redis.call('DEL', unpack(gone, first, math.min(first + 499, #gone)))
 end
-return finished
+return #decided
