@@ -4,8 +4,8 @@ The decision is a pure function, `plan_commit`; `commit_turns` reads what it nee
 and writes the plan. Nothing here knows where the turns came from: a worker, or an engine node by itself.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlalchemy import Connection
@@ -108,20 +108,30 @@ def commit_turns(
     Exactly-once: a turn that is committed already is told so and written no second time, nor is a second
     run of one work key. `seq` and `ordinal` stay dense. One outcome a turn, in order.
     """
-    plan = plan_commit(turns, heads=heads, evidence=_evidence(connection, heads, turns))
-    _write(connection, plan, before=heads, most_entries=most_entries)
+    plan = CommitPlan(heads=dict(heads))
+    evidence = _evidence(connection, heads, turns)
+    copy_rows(connection, target=_EVENT_TARGET, rows=_plan_turns(plan, turns, evidence=evidence))
+    _write_rest(connection, plan, before=heads, most_entries=most_entries)
     return plan.outcomes
 
 
 def plan_commit(turns: Sequence[CompletedTurn], *, heads: Mapping[LedgerName, Head], evidence: Evidence) -> CommitPlan:
     """Decide each turn and number what it writes; pure."""
     plan = CommitPlan(heads=dict(heads))
+    for _ in _plan_turns(plan, turns, evidence=evidence):
+        pass  # the plan keeps them
+    return plan
+
+
+def _plan_turns(plan: CommitPlan, turns: Sequence[CompletedTurn], *, evidence: Evidence) -> Iterator[_Row]:
+    """Plan turn by turn and hand out its events: Postgres stores the first ones while the next are worked out."""
     answered = dict(evidence.answered)
     runs = dict(evidence.runs)
     keys: dict[int, set[str]] = {}
     for ledger_id, key in evidence.keys:
         keys.setdefault(ledger_id, set()).add(key)
     for turn in turns:
+        planned = len(plan.events)
         head = plan.heads[turn.ledger]
         run = runs.get(turn.turn_id) or _new_run(turn, head)
         outcome = _judge(turn, run, first=answered.get((head.ledger_id, turn.work_key)))
@@ -134,7 +144,7 @@ def plan_commit(turns: Sequence[CompletedTurn], *, heads: Mapping[LedgerName, He
         if outcome.verdict in ("committed", "duplicate"):
             runs[turn.turn_id] = plan.runs[-1]
         plan.outcomes.append(outcome)
-    return plan
+        yield from plan.events[planned:]
 
 
 def _new_run(turn: CompletedTurn, head: Head) -> Run:
@@ -189,9 +199,11 @@ def _plan_duplicate(plan: CommitPlan, turn: CompletedTurn, run: Run, *, first: s
 def _plan_rows(plan: CommitPlan, turn: CompletedTurn, rows: Sequence[EventRow], *, turn_count: int) -> None:
     head = plan.heads[turn.ledger]
     ledger_id, version, turn_id = head.ledger_id, head.history_version, turn.turn_id
-    timed = (row if row.occurred_at else row._replace(occurred_at=turn.completed_at) for row in rows)
-    plan.events.extend((ledger_id, seq, version, turn_id, *row) for seq, row in enumerate(timed, head.next_seq))
-    plan.heads[turn.ledger] = replace(head, next_seq=head.next_seq + len(rows), turn_count=turn_count)
+    plan.events += [
+        (ledger_id, seq, version, turn_id, *row[:-1], row.occurred_at or turn.completed_at)
+        for seq, row in enumerate(rows, head.next_seq)
+    ]
+    plan.heads[turn.ledger] = Head(ledger_id, version, head.next_seq + len(rows), turn_count)
 
 
 def _plan_run(plan: CommitPlan, turn: CompletedTurn, run: Run) -> None:
@@ -215,10 +227,11 @@ def _evidence(connection: Connection, heads: Mapping[LedgerName, Head], turns: S
     )
 
 
-def _write(connection: Connection, plan: CommitPlan, *, before: Mapping[LedgerName, Head], most_entries: int) -> None:
+def _write_rest(
+    connection: Connection, plan: CommitPlan, *, before: Mapping[LedgerName, Head], most_entries: int
+) -> None:
     if not plan.runs:
         return
-    copy_rows(connection, target=_EVENT_TARGET, rows=plan.events)
     copy_rows(connection, target=_ENTRY_TARGET, rows=plan.entries)
     close_runs(
         connection,
