@@ -1,10 +1,11 @@
-"""A turn's commit job as RQ stores it, made without RQ: engine nodes need not import it.
+"""Jobs as RQ stores them, made without RQ: engine nodes need not import it.
 
 The fields are those of RQ's ``Job.to_dict()`` with its JSON serializer; a test compares the two.
 """
 
 import json
 import zlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -12,6 +13,8 @@ from turnledger.checkpoint.keys import job_id
 from turnledger.checkpoint.settings import CheckpointSettings
 
 COMMIT_FUNCTION = "turnledger.workers.jobs.persist_turn"
+RECONCILE_FUNCTION = "turnledger.workers.upkeep.reconcile"
+INVALIDATE_FUNCTION = "turnledger.workers.upkeep.invalidate_ledger"
 DISCARD_RESULT_S = 0  # a committed turn says it all; a kept result costs 5 KB until it expires
 
 
@@ -20,15 +23,25 @@ def commit_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str |
 
     ``Retry`` without an interval: a job whose worker died goes straight back to the queue.
     """
-    now = _utc_text(datetime.now(tz=UTC).replace(microsecond=0))
-    call = json.dumps([COMMIT_FUNCTION, None, [turn_id], {}]).encode()
-    return {
-        **_constant_fields(settings),
-        "created_at": now,
-        "enqueued_at": now,
-        "description": job_id(turn_id),
-        "data": zlib.compress(call, 1),
+    return {**_constant_fields(settings), **_call(COMMIT_FUNCTION, [turn_id], description=job_id(turn_id))}
+
+
+def upkeep_job(
+    function: str, arguments: Sequence[str], *, name: str, settings: CheckpointSettings
+) -> dict[str, str | bytes]:
+    """The hash of a job of upkeep. It is never retried: the clock asks again in a minute."""
+    own: dict[str, str | bytes] = {
+        "origin": settings.upkeep_queue,
+        "timeout": str(settings.upkeep_timeout_s),
+        "retries_left": "0",
     }
+    return {**_constant_fields(settings), **own, **_call(function, arguments, description=name)}
+
+
+def _call(function: str, arguments: Sequence[str], *, description: str) -> dict[str, str | bytes]:
+    now = _utc_text(datetime.now(tz=UTC).replace(microsecond=0))
+    call = json.dumps([function, None, list(arguments), {}]).encode()
+    return {"created_at": now, "enqueued_at": now, "description": description, "data": zlib.compress(call, 1)}
 
 
 @lru_cache(maxsize=16)

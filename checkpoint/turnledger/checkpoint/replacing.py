@@ -69,8 +69,10 @@ def replace_in_postgres(database: Database, replacement: Replacement, *, ledger:
 
 def mark_others(records: Records, *, ledger: LedgerName, version: int, by: str) -> None:
     """Tell the ledger's other open turns, as far as Redis can be told now; the reconciler does the rest."""
+    upkeep = Upkeep(records)
     try:
-        marked = Upkeep(records).mark_replaced(ledger, version=version, by=by)
+        marked = upkeep.mark_replaced(ledger, version=version, by=by)
+        upkeep.request_invalidation(ledger)
     except CheckpointUnavailable as error:
         log.warning("others_not_marked", turn_id=by, reason=str(error))
         return

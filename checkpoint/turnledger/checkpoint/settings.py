@@ -29,6 +29,14 @@ class CheckpointSettings(BaseSettings):
         pattern=r"^[a-z][a-z0-9_-]*$",
         description="The RQ queue of completed turns; a worker process listens to this queue alone.",
     )
+    upkeep_queue: str = Field(
+        default="upkeep",
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        description="The RQ queue of the reconciler: a long sweep must not hold up a commit.",
+    )
+    upkeep_timeout_s: int = Field(
+        default=900, ge=1, description="RQ ends a job of upkeep after this long: a sweep of some million records."
+    )
     redis_connect_timeout_s: float = Field(
         default=2.0, gt=0, description="A Redis that does not answer by then is down."
     )

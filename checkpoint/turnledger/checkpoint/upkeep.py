@@ -1,15 +1,18 @@
-"""Repairs of records by whoever finds something amiss: each one atomic, and none at all once the record has changed.
+"""What an engine node does for the turns of others: it marks those whose history it replaced, and asks for upkeep.
 
 Nothing here touches the fence: owner, revision and operation stay, so that a current owner's save and complete are
 always accepted.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from turnledger.checkpoint.connection import translated
+from turnledger.checkpoint.keys import encode_ledger
+from turnledger.checkpoint.queue import INVALIDATE_FUNCTION, RECONCILE_FUNCTION, upkeep_job
 from turnledger.checkpoint.record import RECORD_FORMAT, UNFINISHED, Cursor
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.repairs import HELPERS
@@ -19,12 +22,13 @@ from turnledger.store import InvalidInput, LedgerName
 log = structlog.get_logger(__name__)
 
 _SCRIPTS = ("amend", "enqueue")
+SWEEP_JOB = "reconcile"
 _MARKED_BY = ("state", "format", "cursor", "replaced_by")
 UNREADABLE = (InvalidInput, ValueError, TypeError)  # what decoding a field of a broken record raises
 
 
 class Upkeep:
-    """Runs the scripts of repair over one Redis. Thread-safe."""
+    """Marks turns and queues jobs of upkeep in one Redis. Thread-safe."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -46,6 +50,25 @@ class Upkeep:
         found = zip(turn_ids, self._fields(turn_ids, _MARKED_BY), strict=True)
         stale = {turn_id: fields for turn_id, fields in found if _is_older(turn_id, fields, version=version)}
         return self._mark(stale, version=version)
+
+    def request_sweep(self) -> bool:
+        """Ask for a sweep of everything; True when it was not asked for, or under way, already."""
+        return self._request(upkeep_job(RECONCILE_FUNCTION, [], name=SWEEP_JOB, settings=self._records.settings))
+
+    def request_invalidation(self, ledger: LedgerName) -> bool:
+        """Ask for a look at one ledger's open turns, after its history was replaced; True as `request_sweep`."""
+        name = encode_ledger(ledger)
+        job = f"invalidate-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        return self._request(upkeep_job(INVALIDATE_FUNCTION, [name], name=job, settings=self._records.settings))
+
+    def _request(self, job: Mapping[str, str | bytes]) -> bool:
+        """The id of a job is its description."""
+        prefix, settings = self._keys.rq_prefix, self._records.settings
+        job_id, queue = str(job["description"]), f"{prefix}:queue:{settings.upkeep_queue}"
+        places = [f"{prefix}:job:{job_id}", self._keys.queues, queue, f"{prefix}:failed:{settings.upkeep_queue}"]
+        kept_ms = 2_000 * settings.upkeep_timeout_s
+        with translated():
+            return bool(self._scripts["enqueue"](keys=places, args=[job_id, queue, kept_ms, *flat(job)]))
 
     def _open_turns(self, ledger: LedgerName) -> set[str]:
         with translated():

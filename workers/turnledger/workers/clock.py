@@ -1,6 +1,7 @@
 """The clock: one replica at a time commits what the queue has left lying, so recovery never hangs on RQ."""
 
 import threading
+import time
 
 import structlog
 from sqlalchemy import Connection, text
@@ -9,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.keys import readable_ledger
 from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
 from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
@@ -28,6 +30,8 @@ class Clock:
         self._database = database
         self._committer = committer
         self._settings = settings
+        self._upkeep = Upkeep(records)
+        self._sweep_due = 0.0
         self._stopped = threading.Event()
         self._connection: Connection | None = None
 
@@ -60,8 +64,12 @@ class Clock:
         return bool(taken)
 
     def tick(self) -> int:
-        """Commit the ledgers whose turns have been pending too long; returns how many turns were decided."""
+        """Commit the ledgers whose turns have been pending too long; returns how many turns were decided.
+
+        Asks for a whole sweep when the last one was asked for long enough ago.
+        """
         try:
+            self._request_sweep()
             decided = self.sweep()
             self._records.prune(older_than_s=self._settings.overdue_s, most=PRUNED_AT_ONCE)
         except CheckpointUnavailable as error:
@@ -70,6 +78,11 @@ class Clock:
         if decided:
             log.info("overdue_turns_committed", turns=decided)
         return decided
+
+    def _request_sweep(self) -> None:
+        if time.monotonic() >= self._sweep_due:
+            self._upkeep.request_sweep()
+            self._sweep_due = time.monotonic() + self._settings.reconcile_s
 
     def sweep(self) -> int:
         """One pass over the overdue turns, oldest first; a ledger in trouble holds up no other."""

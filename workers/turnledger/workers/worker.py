@@ -20,16 +20,17 @@ from rq.worker.base import WorkerStatus
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.connection import connection_options, translated
-from turnledger.checkpoint.queue import COMMIT_FUNCTION
+from turnledger.checkpoint.queue import COMMIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION
 from turnledger.store import Database, InvalidInput, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.workers.errors import ForbiddenFunction
 from turnledger.workers.safety import check_redis, check_rq_prefix
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.turn_queue import TurnQueue
+from turnledger.workers.upkeep import stop_requested
 
 log = structlog.get_logger(__name__)
 
-ALLOWED_FUNCTIONS = frozenset({COMMIT_FUNCTION})
+ALLOWED_FUNCTIONS = frozenset({COMMIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION})
 FATAL = (StoreMisconfigured, CheckpointMisconfigured)
 LOOK_S = 1  # how long one look for a job waits, and so how soon an idle worker stops
 
@@ -130,7 +131,11 @@ class TurnWorker(SimpleWorker):
         )
 
     def _shutdown(self) -> None:
-        """Stop after the job in hand, or after this look for one; the signal itself breaks nothing off."""
+        """Stop after the job in hand, or after this look for one; the signal itself breaks nothing off.
+
+        A sweep is told, and ends at its next step.
+        """
+        stop_requested.set()
         self._stop_requested = True
 
     def ended_by_itself(self) -> bool:
@@ -170,8 +175,10 @@ class TurnWorker(SimpleWorker):
                 log.warning("heartbeat_failed", job_id=job.id, reason=str(error))
 
 
-def run_worker(*, burst: bool = False, name: str | None = None) -> int:
+def run_worker(*, queue: str | None = None, burst: bool = False, name: str | None = None) -> int:
     """Work until SIGTERM or, with `burst`, until the queue is empty; returns the exit code.
+
+    The queue is that of the commits unless another one is named.
 
     Raises:
         UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
@@ -185,7 +192,8 @@ def run_worker(*, burst: bool = False, name: str | None = None) -> int:
     database.close()
     redis = rq_connection(checkpoint)
     check_redis(redis)
-    worker = TurnWorker(checkpoint.commit_queue, redis=redis, settings=settings, name=name)
+    stop_requested.clear()
+    worker = TurnWorker(queue or checkpoint.commit_queue, redis=redis, settings=settings, name=name)
     with translated():
         worker.work(burst=burst, max_jobs=settings.recycle_jobs, logging_level="WARNING")
     if worker.ended_by_itself() and not burst:

@@ -145,6 +145,17 @@ def clock(*, parent: Parent = 0, log: Log = None) -> None:
     tick()
 
 
+@app.command(epilog="Example: turnledger upkeep", rich_help_panel="In a deployment")
+def upkeep(*, parent: Parent = 0, log: Log = None) -> None:
+    """Repair turns on which Redis and Postgres disagree, whenever the clock or an engine node asks for it."""
+    from turnledger.workers.cli.processes import be_a_child
+    from turnledger.workers.cli.upkeep import run_upkeep
+
+    be_a_child(parent=parent, log=log)
+    use_servers()
+    raise typer.Exit(run_upkeep())
+
+
 @app.command(epilog="Example: turnledger migrate", rich_help_panel="In a deployment")
 def migrate(*, as_json: Json = False) -> None:
     """Bring the database to this version's schema. Safe to repeat, and from many replicas at once."""
@@ -208,6 +219,22 @@ def requeue(
 
     use_servers()
     run_requeue(turn, output=_output(as_json=as_json))
+
+
+@app.command(epilog="Example: turnledger reconcile --dry-run", rich_help_panel="To look and to repair")
+def reconcile(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look at every turn once and repair those on which Redis and Postgres disagree.
+
+    Safe to repeat, and beside others. Exit code 1: a turn was lost, blocked or rejected, and a person should know.
+    """
+    from turnledger.workers.cli.upkeep import run_reconcile
+
+    use_servers()
+    raise typer.Exit(run_reconcile(mode="look" if dry_run else "repair", output=_output(as_json=as_json)))
 
 
 @app.command(epilog="Example: turnledger recover --drain", rich_help_panel="To look and to repair")

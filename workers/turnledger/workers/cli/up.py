@@ -54,7 +54,7 @@ def _refuse_second(folder: Path) -> None:
 def _introduce(screen: Console, servers: EmbeddedServers, *, folder: Path, workers: int) -> None:
     screen.print(
         f"""
-[bold]turnledger is up[/bold]: Postgres, Redis, {many(workers, "worker")} and the clock.
+[bold]turnledger is up[/bold]: Postgres, Redis, {many(workers, "worker")}, upkeep and the clock.
 Its data is in {folder.resolve()}.
 
 Commands of turnledger that run in this folder find it. For everything else:
@@ -70,7 +70,8 @@ def _supervise(screen: Console, servers: EmbeddedServers, *, workers: int) -> in
     """Keep the processes alive until a signal, or until a server is gone; then end them."""
     stopped = threading.Event()
     supervisor = Supervisor(
-        [child_command("worker")] * workers + [child_command("clock")], settings=read_settings(WorkerSettings)
+        [*[child_command("worker")] * workers, child_command("upkeep"), child_command("clock")],
+        settings=read_settings(WorkerSettings),
     )
     on_stop(lambda *_: stopped.set())
     while not stopped.wait(POLL_S):
