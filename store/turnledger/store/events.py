@@ -121,9 +121,9 @@ TURN_FAILED = register(EventType("turn_failed", TurnFailedPayload))
 TURN_DUPLICATE = register(EventType("turn_duplicate", TurnDuplicatePayload))
 
 
-def known_types() -> frozenset[str]:
-    """The names of all registered types."""
-    return frozenset(_TYPES)
+def known_types() -> frozenset[tuple[str, int]]:
+    """Name and schema version of every registered type."""
+    return frozenset((kind.name, kind.version) for kind in _TYPES.values())
 
 
 def is_known(name: str, version: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, RowMapping, Select, and_, or_, select
+from sqlalchemy import Connection, RowMapping, Select, and_, or_, select, tuple_
 from sqlalchemy import Text as SqlText
 
 from turnledger.store.activity import ROLLBACK
@@ -16,8 +16,10 @@ from turnledger.store.steps import Step, decode_stored
 
 _event = ledger_event.c
 _columns = [_event.content.cast(SqlText).label("content") if column.name == "content" else column for column in _event]
+_kind = tuple_(_event.type, _event.schema_version)
 _REPLAYED = frozenset({AGENT_STEP.name, ROLLBACK.name})
-_NOT_REPLAYED = known_types() - _REPLAYED  # a type nobody knows is refused, unless a later version left it behind
+# What nobody knows is refused, in type or in version, unless a later history version left it behind.
+_NOT_REPLAYED = sorted(pair for pair in known_types() if pair[0] not in _REPLAYED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def replay(connection: Connection, head: Head, *, version: int | None = None) ->
     if not 0 <= wanted <= head.history_version:
         raise InvalidInput(f"the ledger has history versions 0 to {head.history_version}, not {wanted}")
     base = _base(connection, head, wanted)
-    query = select_events(head).where(_event.seq > base.through_seq, _event.type.not_in(_NOT_REPLAYED))
+    query = select_events(head).where(_event.seq > base.through_seq, _kind.not_in(_NOT_REPLAYED))
     query = query.where(or_(_event.type.in_(_REPLAYED), _event.history_version == wanted))
     if wanted < head.history_version:
         query = query.where(_event.seq < _base(connection, head, wanted + 1).seq)

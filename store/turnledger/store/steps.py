@@ -158,9 +158,16 @@ def decode_stored(payload: Any, content: str) -> Step:
     """
     try:
         known = decode_jsonb(payload)
+        _require_text(known["role"])
+        _require_text(content)
         return _step(known, arguments=[""] * len(known.get("calls", ())), content=content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptData(f"a stored step cannot be read: {_reason(error)}") from None
+
+
+def _require_text(value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError("its role or its content is no text")
 
 
 def _payload(step: Step) -> dict[str, object]:
