@@ -70,7 +70,8 @@ class CommitPoint:
             return {turn_id: self._reject(turn_id, ledger=ledger, reason=str(error)) for turn_id in read}
 
     def commit_pending(self, ledger: LedgerName) -> None:
-        """Commit all that is pending for one ledger. Raises as `commit_group`."""
+        """Commit all that is pending for one ledger, which need not be there yet. Raises as `commit_group`."""
+        create_ledgers(self._database, [ledger])
         while self.commit_ledger(ledger, most_turns=self._settings.group_turns):
             pass
 

@@ -135,7 +135,8 @@ class Submission:
 
     def _finish_record(self, taken: DirectCommit) -> None:
         """Redis may be there, and only full: then nobody need find out later that this turn is history."""
-        fields = {"outcome": "duplicate" if taken.first else "completed", "first": taken.first or ""}
+        outcome = "duplicate" if taken.first else "completed"
+        fields = {"outcome": outcome, "first": taken.first or "", "failure": self._draft.fields["failure"]}
         try:
             self._session.end(ledger=self._record.ledger, state="committed", fields=fields)
         except TurnledgerError as error:

@@ -25,6 +25,14 @@ local function expire_together(record, steps, at_ms)
   redis.call('PEXPIREAT', steps, at_ms)
 end
 
+-- A turn that was parked because its owner fell silent, and whose owner is back before anybody took it over, runs on.
+local function run_on(record)
+  local found = redis.call('HMGET', record, 'state', 'reason')
+  if found[1] == 'parked' and found[2] == 'owner_lost' then
+    redis.call('HSET', record, 'state', 'running', 'reason', '')
+  end
+end
+
 -- nil when this owner may write this revision now; otherwise the refusal to answer with.
 local function refusal(record, owner, revision)
   local found = redis.call('HMGET', record, 'state', 'owner', 'revision')

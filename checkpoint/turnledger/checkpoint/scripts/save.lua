@@ -1,4 +1,5 @@
--- Appends steps and sets fields of an unfinished turn. Costs what is new, never what is there.
+-- Appends steps and sets fields of an unfinished turn. Costs what is new, never what is there. An owner that was
+-- given up, and keeps its lease, comes back.
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
 --   ARGV 1 turn_id   2 owner   3 revision   4 operation   5 lease, ms (0 gives it up)   6 expiry, ms
 --        7 how many of the following are fields and values; the rest are steps
@@ -15,6 +16,7 @@ local last_field = 7 + ARGV[7]
 local lease_until = 0
 if ARGV[5] ~= '0' then
   lease_until = now + ARGV[5]
+  run_on(KEYS[1])
 end
 push('RPUSH', KEYS[2], slice(ARGV, last_field + 1, #ARGV))
 redis.call('ZADD', KEYS[3], now, ARGV[1])
