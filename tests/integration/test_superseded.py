@@ -1,9 +1,12 @@
 """What a holder that was taken over is told, on the ways past Redis that its fence does not guard."""
 
+from typing import Any
+
 import pytest
 
 from tests.stores import Stores
-from turnledger.checkpoint import StaleTurn, Turn
+from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn
+from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim
 from turnledger.checkpoint.taking_over import take_over
 from turnledger.store import Replied, Step
@@ -43,3 +46,39 @@ def test_a_take_over_that_comes_late_to_postgres_does_not_fence_off_the_one_afte
     newest.complete(reply=Replied("done"), steps=[a_step("new")])
     stores.drain()
     assert stores.state(turn.turn_id) == "committed"
+
+
+def test_a_repeated_start_that_finds_the_turn_open_fences_nobody_off(stores: Stores) -> None:
+    """Two calls of one start overlap: whichever made the record has the turn, and what it completes stands (ST-8)."""
+    first, second = stores.node(), stores.node()
+    request: dict[str, Any] = {"agent": "lead", "conversation": "jira:POC-7", "triggered_by": "work", "turn_id": "t-1"}
+    look = second._records.look
+    started: list[Turn] = []
+
+    def look_and_be_overtaken(*args: Any, **given: Any) -> LedgerView:
+        view = look(*args, **given)
+        started.append(first.start(**request))
+        return view
+
+    second._records.look = look_and_be_overtaken  # type: ignore[method-assign]  # what happens between its steps
+    with pytest.raises(AlreadyRunning):
+        second.start(**request)
+    started[0].complete(reply=Replied("done"), steps=[a_step("new")])
+    stores.drain()
+    assert stores.state("t-1") == "committed"
+
+
+def test_a_start_that_is_begun_again_fences_off_its_first_try(stores: Stores) -> None:
+    """Its record was lost: the try that lost it can no longer write past Redis, and a third start gives the turn."""
+    request: dict[str, Any] = {"agent": "lead", "conversation": "jira:POC-7", "triggered_by": "work", "turn_id": "t-1"}
+    lost = stores.node()
+    turn = lost.start(**request)
+    stores.redis.flushall()
+    stores.node().start(**request)
+    again = stores.node().start(**request)
+    lost._services.leases.redis_is_crowded = True
+    with pytest.raises(StaleTurn):
+        turn.complete(reply=Replied("by the first try"))
+    again.complete(reply=Replied("by the second"))
+    stores.drain()
+    assert [entry["reply"]["text"] for entry in stores.entries()] == ["by the second"]

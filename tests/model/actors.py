@@ -94,11 +94,15 @@ class Machine:
         after = self._attempt(number, local, execution=execution, reports=reports)
         written = stores.tables.events[len(before.events) :]
         replaced = [event for event in written if event.type in ("compaction", "handoff")]
-        reports += [Report("replaced history after", str(event.turn_id)) for event in replaced]
+        reports += [Report("replaced history after", str(event.turn_id), self._owner(local)) for event in replaced]
         keyspace = execution.keyspace
         touched = () if keyspace is None else tuple(sorted(keyspace.touched))
         changes = {} if keyspace is None else keyspace.changes()
         return Step(after, stores.redis, stores.tables, tuple(reports), execution.label, touched, changes)
+
+    def _owner(self, local: Local) -> str:
+        owner: str = self.product.thaw(local.frozen)["turn"].claim.owner
+        return owner
 
     def _execution(self, number: int, local: Local, stores: Stores | None) -> Execution:
         tokens = f"{number + 1}{local.operation + 1:02d}"

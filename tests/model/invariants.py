@@ -26,14 +26,16 @@ class Memory:
     """What was promised on this path.
 
     `told`: (actor, turn, epoch) of turns that an engine was told are complete. `lost`: those of them whose
-    completion a failover took back. `superseded`: (actor, turn) whose turn another has taken over since.
+    completion a failover took back. `holders`: (turn, owner) by the newest handle that was given out;
+    `superseded`: the owners of older ones. `known_at_start`: (actor, turn) of starts under way, with the turns that
+    had been completed before.
     """
 
     told: frozenset[tuple[str, str, int]] = frozenset()
     lost: frozenset[str] = frozenset()
     spooled: frozenset[str] = frozenset()
     holders: frozenset[tuple[str, str]] = frozenset()
-    superseded: frozenset[tuple[str, str]] = frozenset()
+    superseded: frozenset[str] = frozenset()
     known_at_start: frozenset[tuple[str, str]] = frozenset()
     dead: frozenset[str] = frozenset()
     failed_over: bool = False
@@ -60,29 +62,30 @@ class Invariants:
 
     def observe(self, memory: Memory, report: Report, *, actor: str, redis: RedisFacts, tables: Tables) -> Memory:
         """Check what an operation reports, and remember it."""
-        del redis
-        match report.what:
-            case "begins" if report.turn_id == "start":
+        match report:
+            case Report("begins", "start"):
                 known = {(actor, turn_id) for turn_id in memory.turns_told() - memory.lost}
-                return replace(memory, known_at_start=frozenset(known))
-            case "started":
-                _check_block(memory, report, actor=actor, tables=tables)
-                return _held(replace(memory, known_at_start=frozenset()), actor=actor, turn_id=report.turn_id)
-            case "resumed":
-                _check_bootstrap(report)
-                return _held(memory, actor=actor, turn_id=report.turn_id)
-            case "completed":
-                return _completed(memory, report, actor=actor)
-            case "spooled":
-                return replace(memory, spooled=memory.spooled | {report.turn_id})
-            case "saved" | "parked" | "replaced history after":
-                _refuse_superseded(memory, report, actor=actor)
+                return replace(memory, known_at_start=memory.known_at_start | known)
+            case Report("started", turn_id, (owner, block)):
+                _check_block(memory, turn_id, block, actor=actor, tables=tables)
+                known_to_others = frozenset(pair for pair in memory.known_at_start if pair[0] != actor)
+                return _held(replace(memory, known_at_start=known_to_others), turn_id, owner, redis=redis)
+            case Report("resumed", turn_id, (owner, bootstrap, version)):
+                _check_bootstrap(turn_id, bootstrap, version=version)
+                return _held(memory, turn_id, owner, redis=redis)
+            case Report("completed", turn_id, (owner, how, epoch)):
+                return _completed(memory, turn_id, (owner, how, epoch), actor=actor)
+            case Report("spooled", turn_id):
+                return replace(memory, spooled=memory.spooled | {turn_id})
+            case Report("saved" | "parked" | "replaced history after" as what, turn_id, owner):
+                _refuse_superseded(memory, owner, f"{what} turn {turn_id}")
         return memory
 
     def after_failover(self, memory: Memory, *, redis: RedisFacts, tables: Tables) -> Memory:
         """Remember what an engine was told and Redis has forgotten."""
         lost = {turn_id for turn_id in memory.turns_told() if not _is_safe(turn_id, memory, redis, tables)}
-        return replace(memory, failed_over=True, lost=memory.lost | lost)
+        owners = {fields["owner"] for fields in redis.records.values()}
+        return replace(memory, failed_over=True, lost=memory.lost | lost, superseded=memory.superseded - owners)
 
     def check_redis(self, redis: RedisFacts) -> None:
         """CK-3, QU-1: expiry, indexes and states agree."""
@@ -127,43 +130,43 @@ class Invariants:
             _check_history(memory, told, redis=redis, tables=tables)
 
 
-def _held(memory: Memory, *, actor: str, turn_id: str) -> Memory:
-    before = {(other, held) for other, held in memory.holders if held == turn_id and other != actor}
-    return replace(
-        memory,
-        holders=(memory.holders - before) | {(actor, turn_id)},
-        superseded=(memory.superseded | before) - {(actor, turn_id)},
-    )
+def _held(memory: Memory, turn_id: str, owner: str, *, redis: RedisFacts) -> Memory:
+    """A handle was given out; it supersedes those before it, unless another claim came while it was on its way."""
+    stored = redis.records.get(turn_id, {}).get("owner", owner)
+    if stored != owner:
+        return replace(memory, superseded=memory.superseded | {owner})
+    before = {held for turn, held in memory.holders if turn == turn_id} - {owner}
+    others = frozenset(holder for holder in memory.holders if holder[0] != turn_id)
+    return replace(memory, holders=others | {(turn_id, owner)}, superseded=(memory.superseded | before) - {owner})
 
 
-def _completed(memory: Memory, report: Report, *, actor: str) -> Memory:
-    how, epoch = report.detail
-    told = memory.told | {(actor, report.turn_id, epoch)}
+def _completed(memory: Memory, turn_id: str, told: tuple[str, str, int], *, actor: str) -> Memory:
+    owner, how, epoch = told
+    after = replace(memory, told=memory.told | {(actor, turn_id, epoch)})
     if how == "spooled":
-        return replace(memory, told=told, spooled=memory.spooled | {report.turn_id})
-    _refuse_superseded(memory, report, actor=actor)
-    return replace(memory, told=told, lost=memory.lost - {report.turn_id})
+        return replace(after, spooled=memory.spooled | {turn_id})
+    _refuse_superseded(memory, owner, f"completed turn {turn_id}")
+    return replace(after, lost=memory.lost - {turn_id})
 
 
-def _refuse_superseded(memory: Memory, report: Report, *, actor: str) -> None:
-    if (actor, report.turn_id) in memory.superseded:
-        raise Violation(f"{actor} was superseded on turn {report.turn_id}, and yet it {report.what} it (CK-2)")
+def _refuse_superseded(memory: Memory, owner: str, what: str) -> None:
+    if owner in memory.superseded:
+        raise Violation(f"a holder that was superseded (owner {owner.lstrip('0')}) {what} (CK-2)")
 
 
-def _check_block(memory: Memory, report: Report, *, actor: str, tables: Tables) -> None:
+def _check_block(memory: Memory, turn_id: str, block: str | None, *, actor: str, tables: Tables) -> None:
     """Where Redis could not be asked, the turn says so, and need not know of what is pending (FL-2)."""
-    if report.detail is None:
+    if block is None:
         return
-    for name, turn_id in memory.known_at_start:
-        shown = f"(turn {turn_id})" in report.detail or outcome(tables, turn_id) == "duplicate"
-        if name == actor and not shown and turn_id not in memory.lost:
-            raise Violation(f"turn {report.turn_id} began after turn {turn_id} was complete, and does not see it (ST-1)")
+    for name, earlier in memory.known_at_start:
+        shown = f"(turn {earlier})" in block or outcome(tables, earlier) == "duplicate"
+        if name == actor and not shown and earlier not in memory.lost:
+            raise Violation(f"turn {turn_id} began after turn {earlier} was complete, and does not see it (ST-1)")
 
 
-def _check_bootstrap(report: Report) -> None:
-    bootstrap, version = report.detail
+def _check_bootstrap(turn_id: str, bootstrap: str, *, version: int) -> None:
     if bootstrap not in ("null", json.dumps({"bootstrap": version})):
-        raise Violation(f"turn {report.turn_id} got {bootstrap} back at history version {version} (HV-6)")
+        raise Violation(f"turn {turn_id} got {bootstrap} back at history version {version} (HV-6)")
 
 
 def _is_safe(turn_id: str, memory: Memory, redis: RedisFacts, tables: Tables) -> bool:

@@ -30,7 +30,8 @@ def start(turn_id: str, *, work_key: str = "") -> Operation:
             turn_id=turn_id,
         )
         actor.variables["turn"] = turn
-        actor.report("started", turn_id, turn.earlier if turn.checkpoint_error is None else None)
+        seen = turn.earlier if turn.checkpoint_error is None else None
+        actor.report("started", turn_id, (turn.claim.owner, seen))
 
     return Operation("start", run)
 
@@ -42,7 +43,7 @@ def resume(turn_id: str) -> Operation:
         actor.variables["turns"] = actor.product.node()
         turn: Turn = actor.variables["turns"].resume(turn_id)
         actor.variables["turn"] = turn
-        actor.report("resumed", turn_id, (json.dumps(turn.bootstrap), turn.cursor.history_version))
+        actor.report("resumed", turn_id, (turn.claim.owner, json.dumps(turn.bootstrap), turn.cursor.history_version))
 
     return Operation("resume", run, guard=lambda redis: _state(redis, turn_id) in ("running", "parked"))
 
@@ -54,7 +55,7 @@ def save(name: str) -> Operation:
         turn = _turn(actor)
         turn.save(steps=[_step(turn, name)], bootstrap={"bootstrap": turn.cursor.history_version})
         if turn.checkpoint_error is None:
-            actor.report("saved", turn.turn_id)
+            actor.report("saved", turn.turn_id, turn.claim.owner)
 
     return Operation("save", run)
 
@@ -65,7 +66,7 @@ def park() -> Operation:
     def run(actor: Actor) -> None:
         turn = _turn(actor)
         turn.park(reason="question", bootstrap={"bootstrap": turn.cursor.history_version})
-        actor.report("parked", turn.turn_id)
+        actor.report("parked", turn.turn_id, turn.claim.owner)
 
     return Operation("park", run)
 
@@ -79,7 +80,7 @@ def complete(name: str) -> Operation:
         names = [str(step.value) for step in (*turn._held.steps, last)]
         completion = turn.complete(reply=Replied("done", f"r-{turn.turn_id}"), steps=[last], set_out_to=" ".join(names))
         how = "spooled" if turn.spooled else "duplicate" if completion.duplicate else "first"
-        actor.report("completed", turn.turn_id, (how, turn._record.epoch))
+        actor.report("completed", turn.turn_id, (turn.claim.owner, how, turn._record.epoch))
 
     return Operation("complete", run)
 

@@ -21,6 +21,7 @@ from turnledger.store.ledger import (
     find_answered,
     lock_ledger,
     look_around,
+    raise_epoch,
     read_head,
 )
 from turnledger.store.times import time_text
@@ -188,6 +189,14 @@ def withdraw(database: Database, request: StartRequest, view: LedgerView) -> Non
         assert head is not None, "this start made the ledger"
         run = Run(request.turn_id, head.ledger_id, request.work_key, FIRST_EPOCH, 0, None, None)
         end_run(connection, head, run=run, outcome="abandoned", started_at=now, row=terminal)
+
+
+def fence_first_try(database: Database, request: StartRequest) -> int:
+    """The epoch of a run that is begun again while Redis, which would say whose it is, is away."""
+    with database.transaction() as connection:
+        lock_ledger(connection, request.ledger)
+        raised = raise_epoch(connection, request.turn_id)
+    return FIRST_EPOCH if raised is None else raised.epoch
 
 
 def recorded_fields(

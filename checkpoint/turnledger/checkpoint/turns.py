@@ -34,6 +34,7 @@ from turnledger.checkpoint.starting import (
     StartRequest,
     begin,
     checked_request,
+    fence_first_try,
     look_only,
     recorded_fields,
     refuse_answered,
@@ -59,6 +60,7 @@ from turnledger.store import (
 )
 from turnledger.store.crash_points import crash_point
 from turnledger.store.identity import check_turn_id
+from turnledger.store.ledger import FIRST_EPOCH
 from turnledger.store.steps import decode_step, encode_step
 from turnledger.store.times import milliseconds, utc_now
 
@@ -70,6 +72,14 @@ class Snapshot(NamedTuple):
 
     record: Record
     steps: tuple[Step, ...]
+
+
+class _Begun(NamedTuple):
+    """A record's first fields, why the earlier turns could not be read, and whether the run had been begun before."""
+
+    fields: Fields
+    history_error: TurnledgerError | None = None
+    again: bool = False
 
 
 class Turns:
@@ -136,9 +146,9 @@ class Turns:
         if view.own_state is not None:
             return self._started_before(request)
         refuse_known_work(request, view)
-        fields, history_error = self._begin(request, view)
+        begun = self._begin(request, view)
         crash_point("start.recorded")
-        return self._open(request, fields, view, history_error=history_error)
+        return self._open(request, begun, view)
 
     def resume(self, turn_id: str) -> Turn:
         """Take over a parked turn, or one whose holder fell silent, with its steps byte for byte as saved.
@@ -158,14 +168,7 @@ class Turns:
         owner = new_token()
         record, steps = self._records.claim(turn_id, owner=owner)
         crash_point("resume.claimed")
-        claim = Claim(turn_id, owner, record.revision)
-        try:
-            taken = take_over(self._database, record, still_held=lambda: all(self._records.renew([claim])))
-        except TurnledgerError as error:
-            let_go(self._records, self._database, claim=claim, record=record, error=error)
-            raise
-        crash_point("resume.fenced")
-        turn = self._taken_over(record, steps, claim=claim, taken=taken)
+        turn = self._take_over(replace(record, owner=owner), steps)
         if record.slice > self._records.settings.slices:
             turn.stop("slice_limit")
             raise SliceLimit(f"turn {turn_id} was taken up {record.slice} times; it has been ended", turn_id=turn_id)
@@ -242,31 +245,37 @@ class Turns:
         except TurnledgerError as error:
             log.warning("spool_not_replayed", reason=str(error))
 
-    def _begin(self, request: StartRequest, view: LedgerView) -> tuple[Fields, TurnledgerError | None]:
-        """The record's first fields, and why the earlier turns could not be read, if they could not."""
+    def _begin(self, request: StartRequest, view: LedgerView) -> _Begun:
         if not request.ledger.recorded:
-            return unrecorded_fields(request, view), None
+            return _Begun(unrecorded_fields(request, view))
         settings = self._database.settings
         try:
             beginning = begin(self._database, request, view)
-            return recorded_fields(request, view, beginning, settings=settings), None
+            return _Begun(recorded_fields(request, view, beginning, settings=settings), again=beginning.again)
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("start_not_recorded", turn_id=request.turn_id, reason=str(error))
         try:
             seen = look_only(self._database, request, view)
-            return unwritten_fields(request, view, seen, settings=settings), None
+            return _Begun(unwritten_fields(request, view, seen, settings=settings))
         except (StoreUnavailable, StoreBusy) as error:
             log.error("history_not_read", turn_id=request.turn_id, reason=str(error))
-            return unwritten_fields(request, view, None, settings=settings), error
+            return _Begun(unwritten_fields(request, view, None, settings=settings), history_error=error)
 
     def _start_unsaved(self, request: StartRequest, error: CheckpointUnavailable) -> Turn:
         """Redis is away: the turn runs all the same, and is saved as soon as Redis is back."""
         log.warning("turn_unsaved", turn_id=request.turn_id, reason=str(error))
         view = LedgerView.unknown(now_ms=milliseconds(utc_now()))
-        fields, history_error = self._begin(request, view)
-        opening = Opening(request.ledger, request.work_key, fields)
+        begun = self._begin(request, view)
         claim = Claim(request.turn_id, new_token(), FIRST_REVISION)
-        turn = self._new_turn(claim, fields, opening=opening, history_error=history_error)
+        return self._unsaved(request, begun, claim=claim, error=error)
+
+    def _unsaved(self, request: StartRequest, begun: _Begun, *, claim: Claim, error: CheckpointUnavailable) -> Turn:
+        fields = begun.fields
+        if begun.again:
+            fields = {**fields, "epoch": fence_first_try(self._database, request)}
+        opening = Opening(request.ledger, request.work_key, fields)
+        record = _new_record(claim, fields)
+        turn = Turn(self._services, record=record, opening=opening, history_error=begun.history_error)
         turn.checkpoint_error = error
         return turn
 
@@ -281,6 +290,17 @@ class Turns:
             self._records.block(turn_id, reason=error.reason)
             log.error("turn_blocked", turn_id=turn_id, reason=error.reason)
             raise
+
+    def _take_over(self, record: Record, steps: Sequence[str]) -> Turn:
+        """Fence off, in Postgres, whoever held this turn before: in Redis the record is ours."""
+        claim = Claim(record.turn_id, record.owner, record.revision)
+        try:
+            taken = take_over(self._database, record, still_held=lambda: all(self._records.renew([claim])))
+        except TurnledgerError as error:
+            let_go(self._records, self._database, claim=claim, record=record, error=error)
+            raise
+        crash_point("resume.fenced")
+        return self._taken_over(record, steps, claim=claim, taken=taken)
 
     def _taken_over(self, record: Record, steps: Sequence[str], *, claim: Claim, taken: TakeOver) -> Turn:
         fields: Fields = {"epoch": taken.epoch, "cursor": taken.cursor.encode(), "covered": taken.covered}
@@ -304,14 +324,12 @@ class Turns:
             raise turn_ended(record.turn_id, state=record.state)
         if record.state not in UNFINISHED:
             raise already_handled(record.turn_id, entry_id=record.entry_id)
-        if record.revision > FIRST_REVISION:
+        if steps or record.revision > _unsaved_revision(record):
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
         return Turn(self._services, record=record, steps=steps)
 
-    def _open(
-        self, request: StartRequest, fields: Fields, view: LedgerView, *, history_error: TurnledgerError | None
-    ) -> Turn:
-        claim = Claim(request.turn_id, new_token(), FIRST_REVISION)
+    def _open(self, request: StartRequest, begun: _Begun, view: LedgerView) -> Turn:
+        claim, fields = Claim(request.turn_id, new_token(), FIRST_REVISION), begun.fields
         try:
             completions = self._records.open(claim, ledger=request.ledger, work_key=request.work_key, fields=fields)
         except AlreadyRunning as error:
@@ -319,27 +337,16 @@ class Turns:
                 withdraw(self._database, request, view)
             raise
         except CheckpointUnavailable as error:
-            opening = Opening(request.ledger, request.work_key, fields)
-            turn = self._new_turn(claim, fields, opening=opening, history_error=history_error)
-            turn.checkpoint_error = error
-            return turn
+            return self._unsaved(request, begun, claim=claim, error=error)
         crash_point("start.opened")
-        turn = self._new_turn(claim, fields, history_error=history_error)
+        record = _new_record(claim, fields)
+        if begun.again:
+            turn = self._take_over(record, [])
+        else:
+            turn = Turn(self._services, record=record, history_error=begun.history_error)
         if request.work_key and completions != view.completions:
             self._refuse_overtaken(request, turn)
         return turn
-
-    def _new_turn(
-        self,
-        claim: Claim,
-        fields: Fields,
-        *,
-        history_error: TurnledgerError | None,
-        opening: Opening | None = None,
-    ) -> Turn:
-        owned = {**fields, "owner": claim.owner, "revision": claim.revision}
-        record = decode_record(claim.turn_id, {name: str(value) for name, value in owned.items()})
-        return Turn(self._services, record=record, opening=opening, history_error=history_error)
 
     def _refuse_overtaken(self, request: StartRequest, turn: Turn) -> None:
         """A turn of the ledger completed while this one started: if it did the same work, this one ends."""
@@ -349,6 +356,16 @@ class Turns:
         except AlreadyHandled:
             turn.abandon()
             raise
+
+
+def _new_record(claim: Claim, fields: Fields) -> Record:
+    owned = {**fields, "owner": claim.owner, "revision": claim.revision}
+    return decode_record(claim.turn_id, {name: str(value) for name, value in owned.items()})
+
+
+def _unsaved_revision(record: Record) -> int:
+    """The revision of a record in which its engine has saved nothing; a run begun again has written its epoch."""
+    return FIRST_REVISION + int(record.slice == 1 and record.epoch > FIRST_EPOCH)
 
 
 def _is_of(request: StartRequest, record: Record) -> bool:

@@ -77,7 +77,8 @@ class Beginning:
     """What a run found when it began. `answered` is set when its work key is: then nothing was written.
 
     `runs` holds those of the runs it asked about that Postgres knows, and the run itself. Where the run itself
-    had ended, nothing was written either. `last_turn_id` is the turn of the ledger's newest event.
+    had ended, nothing was written either. `last_turn_id` is the turn of the ledger's newest event. `again`: a start of
+    the run had been here before; whoever goes on with it has to fence that one off, once the record is its own.
     """
 
     head: Head
@@ -86,6 +87,7 @@ class Beginning:
     answered: Answered | None
     runs: Mapping[str, Run]
     last_turn_id: str | None = None
+    again: bool = False
 
 
 def create_ledgers(database: Database, names: Iterable[LedgerName]) -> None:
@@ -247,10 +249,13 @@ def begin_run(
     run = found.runs.get(turn_id)
     if found.answered is not None or (run is not None and run.outcome is not None):
         return found
-    begun = _record_run(connection, run, turn_id=turn_id, head=head, work_key=work_key, started_at=started_at)
+    begun = run or Run(turn_id, head.ledger_id, work_key, FIRST_EPOCH, 0, None, None)
+    if run is None:
+        insert_run(connection, begun, started_at=started_at)
     advanced = _append_known(connection, head, rows, known_keys=found.known_keys, turn_id=turn_id)
     last_turn_id = turn_id if advanced != head else turn_at(connection, head.ledger_id, head.next_seq - 1)
-    return replace(found, head=advanced, runs={**found.runs, turn_id: begun}, last_turn_id=last_turn_id)
+    runs = {**found.runs, turn_id: begun}
+    return replace(found, head=advanced, runs=runs, last_turn_id=last_turn_id, again=run is not None)
 
 
 def _append_known(
@@ -267,17 +272,6 @@ def turn_at(connection: Connection, ledger_id: int, seq: int) -> str | None:
     """The turn of the event at this seq; None: it belongs to no turn, or there is no such event."""
     row = connection.execute(statement("turn_at"), {"ledger_id": ledger_id, "seq": seq}).one_or_none()
     return None if row is None else row[0]
-
-
-def _record_run(
-    connection: Connection, known: Run | None, *, turn_id: str, head: Head, work_key: str, started_at: str
-) -> Run:
-    """A run that is begun again, because its record was never made or is lost, is a take-over of the first try."""
-    if known is not None:
-        return raise_epoch(connection, turn_id) or known
-    run = Run(turn_id, head.ledger_id, work_key, FIRST_EPOCH, 0, None, None)
-    insert_run(connection, run, started_at=started_at)
-    return run
 
 
 def insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
