@@ -1,6 +1,7 @@
 """Connections and transactions, with every driver error translated once, here at the edge."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -14,6 +15,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from turnledger.store._sqlstate import translate
 from turnledger.store.errors import InvalidInput
 from turnledger.store.settings import StoreSettings, read_settings
+
+_DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error)
 
 
 class Database:
@@ -51,13 +54,10 @@ class Database:
             StoreRefused: the data itself was refused.
             StoreMisconfigured: the database is not what this version needs.
         """
-        try:
-            with self.engine.begin() as connection:
-                if lock_timeout_ms is not None:
-                    connection.execute(statement("set_lock_timeout"), {"timeout": str(lock_timeout_ms)})
-                yield connection
-        except (SQLAlchemyError, psycopg.Error) as error:
-            raise translate(error) from error
+        with translated(), self.engine.begin() as connection:
+            if lock_timeout_ms is not None:
+                connection.execute(statement("set_lock_timeout"), {"timeout": str(lock_timeout_ms)})
+            yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -66,17 +66,41 @@ class Database:
         Raises:
             StoreUnavailable, StoreBusy, StoreMisconfigured: as `transaction`.
         """
-        try:
-            with self.engine.connect() as pooled:
-                connection = pooled.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                with connection.begin():
-                    yield connection
-        except (SQLAlchemyError, psycopg.Error) as error:
-            raise translate(error) from error
+        with translated(), self.engine.connect() as pooled:
+            connection = pooled.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection.begin():
+                yield connection
 
     def close(self) -> None:
         """Close the pooled connections of this process."""
         self._engine.dispose(close=self._process_id == os.getpid())
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a driver's error into one of ours; see `Database.transaction`.
+
+    A statement that something else broke into, such as a job's timeout or Ctrl-C, leaves its connection in disorder,
+    and the driver's complaint about that would hide what happened: then that is raised.
+    """
+    before = sys.exception()
+    try:
+        yield
+    except _DRIVER_ERRORS as error:
+        interruption = _interruption(error, before=before)
+        if interruption is not None:
+            raise interruption from interruption.__cause__
+        raise translate(error) from error
+
+
+def _interruption(error: BaseException, *, before: BaseException | None) -> BaseException | None:
+    """What was being raised when the driver failed, less what was being handled `before` it was called."""
+    context = error.__context__
+    while context is not None and context is not before:
+        if not isinstance(context, (*_DRIVER_ERRORS, OSError)):
+            return context
+        context = context.__context__
+    return None
 
 
 def _make_engine(settings: StoreSettings) -> Engine:

@@ -5,16 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
 
-from turnledger.store._sqlstate import translate
-from turnledger.store.database import Database
+from turnledger.store.database import Database, translated
 from turnledger.store.errors import SchemaMismatch, StoreBusy
 
 MIGRATION_LOCK = 7_355_608_001  # any number no other program uses; it names the lock, it means nothing
@@ -99,15 +96,15 @@ def _migration_lock(database: Database) -> Iterator[None]:
     """Hold one advisory lock on a connection of its own; polled, because a waiting lock call would block
     a concurrent index build of the very migration it waits for.
     """
-    try:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            _wait_for_lock(connection)
-            try:
-                yield
-            finally:
-                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MIGRATION_LOCK})
-    except (SQLAlchemyError, psycopg.Error) as error:
-        raise translate(error) from error
+    with (
+        translated(),
+        database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+    ):
+        _wait_for_lock(connection)
+        try:
+            yield
+        finally:
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MIGRATION_LOCK})
 
 
 def _wait_for_lock(connection: Connection) -> None:
