@@ -14,6 +14,7 @@ from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
     FIRST_EPOCH,
     Beginning,
+    Head,
     Run,
     begin_run,
     create_ledgers,
@@ -27,6 +28,8 @@ from turnledger.store.ledger import (
 from turnledger.store.times import time_text
 
 FIRST_REVISION = 1
+
+NO_LEDGER = Head(ledger_id=0, history_version=0, next_seq=0, turn_count=0)  # of a ledger that is still to be made
 
 Fields = dict[str, str | int]
 
@@ -130,16 +133,16 @@ def refuse_decided(request: StartRequest, beginning: Beginning) -> None:
     raise turn_ended(run.turn_id, state=run.outcome)
 
 
-def look_only(database: Database, request: StartRequest, view: LedgerView) -> Beginning | None:
-    """What `begin` reads, without a lock and without writing; None: the ledger has no history yet.
+def look_only(database: Database, request: StartRequest, view: LedgerView) -> Beginning:
+    """What `begin` reads, without a lock and without writing.
 
     Raises:
         AlreadyHandled: the work key is completed.
     """
     with database.snapshot() as connection:
         head = read_head(connection, request.ledger)
-        if head is None:
-            return None
+        if head is None:  # turns of it may be on their way all the same
+            return Beginning(NO_LEDGER, entries=(), known_keys=frozenset(), answered=None, runs={})
         beginning = look_around(
             connection,
             head,

@@ -36,10 +36,14 @@ def play(conversation: Conversation, *, run: str, turns: Turns, most_entries: in
     earlier: list[str] = []
     for played in conversation.turns:
         turn = _start(conversation, played, run=run, turns=turns)
-        problem = block_problem(turn.earlier, earlier=earlier, most_entries=most_entries)
+        problem = None
+        if turn.history_error is None:  # otherwise Postgres was away, and an engine was told so
+            problem = block_problem(turn.earlier, earlier=earlier, most_entries=most_entries)
         completion = _run(turn, played)
         if completion.duplicate:
             problem = f"it was taken for a duplicate of {completion.turn_id}"
+        if turn.spooled is not None:
+            problem = f"no server took it, it waits in {turn.spooled}; `turnledger recover` brings it home"
         earlier.append(turn.turn_id)
         yield Played(turn.turn_id, problem and f"{conversation.key(run)}, turn {turn.turn_id}: {problem}")
 
