@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
@@ -23,6 +24,8 @@ FIELDS = (
     "recorded", "entry_id", "cursor", "replaced_by", "delivery", "blocked", "completed_at", "completion_no",
     "kept_steps", "code", "failure_id", "failure", "first",
 )  # fmt: skip
+log = structlog.get_logger(__name__)
+
 _LISTS = ("pending", "rejected", "open")
 _STEPS = ":steps"
 LIST_PART = 1_000  # ids of a list read at once: about 40 KB, well under a millisecond
@@ -119,17 +122,18 @@ class Sightings:
                 return
 
     def _members(self, key: str, kind: str, *, page: int) -> Iterator[list[str]]:
-        if kind == "open":
-            with translated():
-                yield [str(member) for member in self._redis.sscan_iter(key, count=page)]
-            return
         first = 0
         while True:
-            with translated():
-                found: Any = self._redis.lrange(key, first, first + page - 1)
+            with translated(), self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.smembers(key) if kind == "open" else pipeline.lrange(key, first, first + page - 1)
+                (found,) = _answers(pipeline)
+            if found is None:
+                log.error("key_of_another_type", key=key)
             if not found:
                 return
-            yield found
+            yield list(found)
+            if kind == "open":
+                return
             first += page
 
     def _indexed(self, key: str, *, page: int) -> Iterator[list[str]]:

@@ -46,6 +46,7 @@ class _Tally:
 
     tell: Callable[[Finding], None]
     troubled: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     examined: int = 0
     done: Counter[str] = field(default_factory=Counter)
     changed: int = 0
@@ -173,8 +174,10 @@ class Reconciler:
     def _act(self, case: Case, tally: _Tally, *, mode: Mode) -> bool:
         """Whether the action was done and the turn has to be looked at again."""
         action = case.action
-        if action.do is Do.NOTHING:
+        if action.do is Do.NOTHING or case.turn_id in tally.told:
             return False
+        if mode == "look":
+            tally.told.add(case.turn_id)
         outcome = "would" if mode == "look" else self._outcome(case, tally.troubled)
         _count(action, outcome, tally)
         finding = _finding(case, outcome)
