@@ -53,6 +53,12 @@ class PendingTurn(NamedTuple):
     completion_no: int
     message_ids: tuple[str, ...]
     kept_steps: int
+    failure: str
+
+    @property
+    def did_its_work(self) -> bool:
+        """Whether its work key and messages are answered; a turn that failed files an entry and answers nothing."""
+        return not self.failure
 
 
 class OpenTurn(NamedTuple):
@@ -100,7 +106,7 @@ def decode_view(answer: Sequence[Any]) -> LedgerView:
 
 
 def _pending(item: Sequence[Any]) -> PendingTurn:
-    turn_id, state, work_key, entry_id, entry, completed_at, number, message_ids, kept = item
+    turn_id, state, work_key, entry_id, entry, completed_at, number, message_ids, kept, failure = item
     return PendingTurn(
         turn_id=turn_id,
         state=state,
@@ -111,6 +117,7 @@ def _pending(item: Sequence[Any]) -> PendingTurn:
         completion_no=int(number or 0),
         message_ids=tuple(decode_json(message_ids or "[]")),
         kept_steps=int(kept or 0),
+        failure=failure or "",
     )
 
 

@@ -82,7 +82,7 @@ def refuse_known_work(request: StartRequest, view: LedgerView) -> None:
     if not request.work_key:
         return
     for turn in view.uncommitted:
-        if turn.work_key == request.work_key:
+        if turn.work_key == request.work_key and turn.did_its_work:
             raise already_handled(turn.turn_id, entry_id=turn.entry_id)
     for other in view.open:
         if other.work_key == request.work_key and other.turn_id != request.turn_id:
@@ -271,7 +271,7 @@ def _common_fields(request: StartRequest, view: LedgerView) -> Fields:
 
 
 def _handled(request: StartRequest, view: LedgerView, beginning: Beginning) -> list[str]:
-    moving = {message_id for turn in view.uncommitted for message_id in turn.message_ids}
+    moving = {message_id for turn in view.uncommitted if turn.did_its_work for message_id in turn.message_ids}
     return [
         message.message_id
         for message in request.messages

@@ -99,7 +99,8 @@ class Submission:
 
     def _queue(self) -> Submitted:
         record = self._record
-        first = self._session.complete(self._wire, ledger=record.ledger, work_key=record.work_key, draft=self._draft)
+        answers = "" if self._draft.fields["failure"] else record.work_key  # a failure leaves its work to other runs
+        first = self._session.complete(self._wire, ledger=record.ledger, work_key=answers, draft=self._draft)
         turn_id, _, entry_id = first.partition(" ")
         return Submitted(self._answer(turn_id, entry_id), None, queued=True)
 

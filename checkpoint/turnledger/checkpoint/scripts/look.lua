@@ -11,7 +11,7 @@ local function completed(key)
   local turns = {}
   for _, id in ipairs(redis.call('LRANGE', key, 0, -1)) do
     local found = redis.call('HMGET', ARGV[1] .. id, 'state', 'work_key', 'entry_id', 'entry', 'completed_at',
-      'completion_no', 'message_ids', 'kept_steps')
+      'completion_no', 'message_ids', 'kept_steps', 'failure')
     if found[1] then
       turns[#turns + 1] = {id, unpack(found)}
     end
