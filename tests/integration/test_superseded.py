@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from tests.stores import Stores
 from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn
@@ -10,6 +11,7 @@ from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim
 from turnledger.checkpoint.taking_over import take_over
 from turnledger.store import Replied, Step
+from turnledger.workers.errors import TurnRejected
 
 
 def lapse(stores: Stores, turn: Turn) -> None:
@@ -18,6 +20,20 @@ def lapse(stores: Stores, turn: Turn) -> None:
 
 def a_step(text: str) -> Step:
     return Step.of(role="assistant", content=text)
+
+
+def everything(stores: Stores) -> dict[str, bytes]:
+    """All of Redis, as a replica would have it."""
+    with Redis.from_url(stores.redis_url) as client:
+        return {key: client.dump(key) for key in client.scan_iter()}
+
+
+def fail_over(stores: Stores, to: dict[str, bytes]) -> None:
+    """Redis goes on from what a replica had."""
+    with Redis.from_url(stores.redis_url) as client:
+        client.flushall()
+        for key, value in to.items():
+            client.restore(key, 0, value)
 
 
 def test_a_direct_commit_of_a_turn_that_another_node_has_completed_is_refused(stores: Stores) -> None:
@@ -42,7 +58,7 @@ def test_a_take_over_that_comes_late_to_postgres_does_not_fence_off_the_one_afte
     lapse(stores, turn)
     newest = stores.node().resume(turn.turn_id)
     with pytest.raises(StaleTurn):
-        take_over(stores.database, record, still_held=lambda: all(stores.records.renew([slow])))
+        take_over(stores.database, record, saved_steps=0, still_held=lambda: all(stores.records.renew([slow])))
     newest.complete(reply=Replied("done"), steps=[a_step("new")])
     stores.drain()
     assert stores.state(turn.turn_id) == "committed"
@@ -82,3 +98,34 @@ def test_a_start_that_is_begun_again_fences_off_its_first_try(stores: Stores) ->
     again.complete(reply=Replied("by the second"))
     stores.drain()
     assert [entry["reply"]["text"] for entry in stores.entries()] == ["by the second"]
+
+
+def test_steps_that_redis_lost_after_a_replacement_had_written_them_come_back_from_the_log(stores: Stores) -> None:
+    """The commit leaves out as many of a turn's first steps as are in the log: no new one may stand there (HV-8)."""
+    turn = stores.node().start(agent="lead", conversation="jira:POC-7", triggered_by="work")
+    before = everything(stores)
+    turn.save(steps=[a_step("covered")])
+    turn.compact(turn.history_to_replace(), steps=[a_step("summary")], model="m")
+    fail_over(stores, to=before)
+    lapse(stores, turn)
+    again = stores.node().resume(turn.turn_id)
+    assert again.steps == ()
+    again.complete(reply=Replied("done"), steps=[a_step("new")])
+    stores.drain()
+    reader = stores.node().start(agent="lead", conversation="jira:POC-7", triggered_by="more")
+    assert [step.value for step in reader.history()] == ["summary", "new"]
+
+
+def test_a_completion_by_a_former_holder_does_not_hide_that_the_current_one_was_lost(stores: Stores) -> None:
+    """After a failover Redis may have another completion of the turn than the one its holder was told of (FL-8)."""
+    turn = stores.node().start(agent="lead", conversation="jira:POC-7", triggered_by="work")
+    lapse(stores, turn)
+    before = everything(stores)
+    holder = stores.node()
+    holder.resume(turn.turn_id).complete(reply=Replied("by the new holder"))
+    fail_over(stores, to=before)
+    turn.complete(reply=Replied("by the old holder"))
+    with pytest.raises(TurnRejected):
+        stores.drain()
+    holder._services.leases.round()
+    assert [entry["reply"]["text"] for entry in stores.entries()] == ["by the new holder"]

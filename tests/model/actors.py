@@ -10,7 +10,8 @@ from tests.model.product import Product
 from tests.model.redis_model import Frozen, Item, Keyspace
 from turnledger.store import TurnledgerError
 
-Guard = Callable[[Keyspace], bool]
+Held = Callable[[], Mapping[str, Any]]  # what an actor holds between two operations
+Guard = Callable[[Keyspace, Held], bool]
 
 
 class Actor:
@@ -29,8 +30,8 @@ class Actor:
 
 @dataclass(frozen=True)
 class Operation:
-    """One call of the product. It begins once `guard` holds; an error of ours is its end and, unless it is
-    `retried`, the end of the actor."""
+    """One call of the product. It begins once `guard` holds. An error of ours ends it, and unless the actor `goes_on`
+    all else that it would do."""
 
     name: str
     run: Callable[[Actor], None]
@@ -99,6 +100,11 @@ class Machine:
         touched = () if keyspace is None else tuple(sorted(keyspace.touched))
         changes = {} if keyspace is None else keyspace.changes()
         return Step(after, stores.redis, stores.tables, tuple(reports), execution.label, touched, changes)
+
+    def is_enabled(self, number: int, local: Local, redis: Frozen) -> bool:
+        """Whether the actor's next operation may begin, or has begun."""
+        guard = None if local.answers else self.programs[number].operations[local.operation].guard
+        return guard is None or guard(Keyspace(redis), lambda: self.product.thaw(local.frozen))
 
     def _owner(self, local: Local) -> str:
         owner: str = self.product.thaw(local.frozen)["turn"].claim.owner

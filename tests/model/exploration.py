@@ -1,6 +1,6 @@
 """Visits every state that the actors can reach, nearest first, and checks each; a violation comes with its path.
 
-A state is a tuple of small numbers: which Redis, which Redis a failover would bring back, which Postgres, who
+A state is a tuple of small numbers: which Redis, what a failover could bring back, which Postgres, who
 holds the ledger's lock, what the invariants remember, how much may still go wrong, and where each actor stands.
 Every step is worked out once by running the product, and looked up from then on.
 """
@@ -16,7 +16,6 @@ from tests.model.execution import Fault, Report, Stores
 from tests.model.invariants import Invariants, Memory
 from tests.model.numbers import Changes, Numbers, RedisNumbers
 from tests.model.postgres_model import Tables
-from tests.model.redis_model import Keyspace
 from tests.model.view import RedisFacts, described
 from tests.model.violation import Violation
 
@@ -26,11 +25,12 @@ NOTHING = -1
 
 
 class Budget(NamedTuple):
-    """How much may still go wrong on one path."""
+    """How much may still go wrong on one path; a failover forgets at most `forgotten` of the newest writes."""
 
     crashes: int = 0
     failovers: int = 0
     faults: int = 0
+    forgotten: int = 1
 
 
 class Move(NamedTuple):
@@ -83,6 +83,8 @@ class Explorer:
         self._scripted: dict[tuple[object, ...], dict[tuple[str, ...], dict[tuple[int | None, ...], Move]]] = {}
         self._after: dict[tuple[int, Changes], int] = {}
         self._facts: dict[int, RedisFacts] = {}
+        self._pasts: Numbers[tuple[int, ...]] = Numbers()
+        self._no_past = self._pasts.of(())
         self._enabled: dict[tuple[int, int, int], bool] = {}
         self._observed: dict[tuple[int, ...], int] = {}
         self._checked: set[tuple[int, ...]] = set()
@@ -132,7 +134,7 @@ class Explorer:
         places = [self._local(self._machine.begin(number)) for number in range(len(self._programs))]
         redis, tables = self._redis.of(stores.redis), self._tables.of(stores.tables)
         memory, left = self._memories.of(self._invariants.memory()), self._budgets.of(budget)
-        return (redis, NOTHING, tables, NOTHING, memory, left, *places)
+        return (redis, self._no_past, tables, NOTHING, memory, left, *places)
 
     def _local(self, local: Local) -> int:
         key = (local.operation, local.frozen, repr(local.answers), local.waits_for, local.label, local.ended)
@@ -161,17 +163,17 @@ class Explorer:
                 local: Local = self._locals.values[state[ACTORS + number]]
                 if program.crashes and local.waits_for is not None and (local.operation or local.answers):
                     yield self._crash(state, number, budget)
-        if budget.failovers and state[BEFORE] not in (NOTHING, state[REDIS]):
-            yield self._fail_over(state, budget)
+        if budget.failovers:
+            for forgotten, redis in enumerate(self._pasts.values[state[BEFORE]], 1):
+                yield self._fail_over(state, budget, redis=redis, forgotten=forgotten)
 
     def _is_enabled(self, number: int, place: int, redis: int) -> bool:
-        local: Local = self._locals.values[place]
-        guard = None if local.answers else self._programs[number].operations[local.operation].guard
-        if guard is None:
+        local = self._locals.values[place]
+        if local.answers:
             return True
         key = (number, place, redis)
         if key not in self._enabled:
-            self._enabled[key] = guard(Keyspace(self._redis.value(redis)))
+            self._enabled[key] = self._machine.is_enabled(number, local, self._redis.value(redis))
         return self._enabled[key]
 
     def _step(self, state: State, number: int, *, fault: Fault) -> tuple[int, State]:
@@ -181,8 +183,7 @@ class Explorer:
         after[ACTORS + number] = move.local
         if move.changes:
             after[REDIS] = self._changed(state[REDIS], move.changes)
-            if self._budgets.values[state[BUDGET]].failovers:
-                after[BEFORE] = state[REDIS]
+            after[BEFORE] = self._before(state)
         if waits_for == "postgres":
             after[TABLES] = move.tables
         if self._locals.values[move.local].holds_lock:
@@ -272,15 +273,22 @@ class Explorer:
         after[MEMORY] = self._memories.of(memory.with_dead(self._programs[number].name))
         return self._labels.of(f"{self._programs[number].name} dies"), self._canonical(after)
 
-    def _fail_over(self, state: State, budget: Budget) -> tuple[int, State]:
+    def _before(self, state: State) -> int:
+        """What a failover could bring back after a write to this state's Redis."""
+        budget = self._budgets.values[state[BUDGET]]
+        if not budget.failovers:
+            return self._no_past
+        return self._pasts.of((state[REDIS], *self._pasts.values[state[BEFORE]])[: budget.forgotten])
+
+    def _fail_over(self, state: State, budget: Budget, *, redis: int, forgotten: int) -> tuple[int, State]:
         after = list(state)
-        after[REDIS], after[BEFORE] = state[BEFORE], NOTHING
-        left = budget._replace(failovers=budget.failovers - 1)
-        after[BUDGET] = self._budgets.of(left)
-        redis, tables = self._facts_of(after[REDIS]), self._tables.values[state[TABLES]]
-        memory: Memory = self._memories.values[state[MEMORY]]
-        after[MEMORY] = self._memories.of(self._invariants.after_failover(memory, redis=redis, tables=tables))
-        return self._labels.of("Redis fails over and forgets its newest write"), self._canonical(after)
+        after[REDIS], after[BEFORE] = redis, self._no_past
+        after[BUDGET] = self._budgets.of(budget._replace(failovers=budget.failovers - 1))
+        facts, tables = self._facts_of(redis), self._tables.values[state[TABLES]]
+        memory = self._memories.values[state[MEMORY]]
+        after[MEMORY] = self._memories.of(self._invariants.after_failover(memory, redis=facts, tables=tables))
+        words = "its newest write" if forgotten == 1 else f"its newest {forgotten} writes"
+        return self._labels.of(f"Redis fails over and forgets {words}"), self._canonical(after)
 
     def _canonical(self, after: list[int]) -> State:
         """Actors that do the same are interchangeable: which of them is where makes no difference."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.model.actors import Actor, Operation, Program
+from tests.model.actors import Actor, Held, Operation, Program
 from tests.model.execution import Fault
 from tests.model.product import LEDGER
 from tests.model.redis_model import Keyspace
@@ -45,7 +45,7 @@ def resume(turn_id: str) -> Operation:
         actor.variables["turn"] = turn
         actor.report("resumed", turn_id, (turn.claim.owner, json.dumps(turn.bootstrap), turn.cursor.history_version))
 
-    return Operation("resume", run, guard=lambda redis: _state(redis, turn_id) in ("running", "parked"))
+    return Operation("resume", run, guard=lambda redis, _: _field(redis, turn_id, "state") in ("running", "parked"))
 
 
 def save(name: str) -> Operation:
@@ -107,8 +107,13 @@ def submit_again(turn_id: str) -> Operation:
         if turn_id in services.direct._spool.files:
             actor.report("spooled", turn_id)
 
-    gone = (None, "running", "parked")
-    return Operation("lease keeper", run, guard=lambda redis: _state(redis, turn_id) in gone)
+    def is_gone(redis: Keyspace, held: Held) -> bool:
+        state = _field(redis, turn_id, "state")
+        if state in ("completed", "rejected"):
+            return bool(_field(redis, turn_id, "owner") != held()["turn"].claim.owner)
+        return state != "committed"
+
+    return Operation("lease keeper", run, guard=is_gone)
 
 
 def node(name: str, *operations: Operation, faults: frozenset[Fault] = frozenset()) -> Program:
@@ -163,13 +168,14 @@ def _set_aside(keyspace: Keyspace, job: str) -> Any:
     return keyspace.call("ZADD", [KEYS.failed_registry, "0", job])
 
 
-def _has_job(keyspace: Keyspace) -> bool:
+def _has_job(keyspace: Keyspace, held: Held) -> bool:
+    del held
     return bool(keyspace.call("LLEN", [KEYS.queue]))
 
 
-def _state(keyspace: Keyspace, turn_id: str) -> str | None:
-    state: str | None = keyspace.call("HGET", [KEYS.record(turn_id), "state"])
-    return state
+def _field(keyspace: Keyspace, turn_id: str, name: str) -> str | None:
+    value: str | None = keyspace.call("HGET", [KEYS.record(turn_id), name])
+    return value
 
 
 def _turn(actor: Actor) -> Turn:

@@ -48,7 +48,7 @@ class LeaseKeeper:
     """Does a round every `renew_s`. A running turn that its holder dropped is forgotten by itself.
 
     A completed turn is remembered until it is seen committed: should Redis lose what it had acknowledged, in a
-    failover or a restart, it is submitted again.
+    failover or a restart, it is submitted again; also when Redis has a completion by its former holder instead.
     """
 
     def __init__(self, records: Records) -> None:
@@ -109,9 +109,11 @@ class LeaseKeeper:
     def _confirm_all(self) -> None:
         with self._lock:
             turns = list(self._completed.values())
-        states = self._records.states([turn.turn_id for turn in turns]) if turns else []
-        for turn, state in zip(turns, states, strict=True):
-            if state not in _ON_ITS_WAY and (state == "committed" or self._submitted_again(turn)):
+        found = self._records.states_and_owners([turn.turn_id for turn in turns]) if turns else []
+        for turn, (state, owner) in zip(turns, found, strict=True):
+            if state in _ON_ITS_WAY and owner == turn.claim.owner:
+                continue
+            if state == "committed" or self._submitted_again(turn):
                 with self._lock:
                     self._completed.pop(turn.turn_id, None)
 

@@ -270,6 +270,13 @@ class Records:
                 pipeline.hget(self.keys.record(turn_id), "state")
             return list(pipeline.execute())
 
+    def states_and_owners(self, turn_ids: Sequence[str]) -> list[tuple[str | None, str | None]]:
+        """The state and the owner of each turn, None where there is no record, in one round trip."""
+        with translated(), self.redis.pipeline(transaction=False) as pipeline:
+            for turn_id in turn_ids:
+                pipeline.hmget(self.keys.record(turn_id), ["state", "owner"])
+            return [(state, owner) for state, owner in pipeline.execute()]
+
     def memory_share(self) -> float:
         """How much of its memory limit Redis uses, 0 where it has none."""
         with translated():

@@ -10,6 +10,7 @@ from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, TurnledgerError
 from turnledger.store.events import duplicate_event
+from turnledger.store.history import steps_in_log
 from turnledger.store.ledger import (
     Answered,
     Head,
@@ -22,23 +23,29 @@ from turnledger.store.ledger import (
     read_head,
     turn_at,
 )
+from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """What the new holder continues from: its epoch, the cursor, and how many own steps a replacement covers."""
+    """What the new holder continues from: its epoch, the cursor, and how many own steps a replacement covers.
+
+    `forgotten` are steps in wire form that a replacement has put into the log and Redis no longer has.
+    """
 
     epoch: int
     cursor: Cursor
     covered: int
+    forgotten: tuple[str, ...] = ()
 
 
-def take_over(database: Database, record: Record, *, still_held: Callable[[], bool]) -> TakeOver:
+def take_over(database: Database, record: Record, *, saved_steps: int, still_held: Callable[[], bool]) -> TakeOver:
     """Fence off, in Postgres, whoever held the turn before, and follow the history it was built on.
 
-    A newer history wins: the cursor moves to it, and the own steps that its replacement covers are named. Redis is
-    asked once more under the ledger's lock, so that epochs are raised in the order of the claims: one that comes
+    A newer history wins: the cursor moves to it, and the own steps that its replacement covers are named. The commit
+    counts on those being the turn's first ones: what Redis has lost of them comes back from the log. Redis is asked
+    once more under the ledger's lock, so that epochs are raised in the order of the claims: one that comes
     late must not fence off the holder that came after it.
 
     Raises:
@@ -66,7 +73,8 @@ def take_over(database: Database, record: Record, *, still_held: Callable[[], bo
         answered = find_answered(connection, [wanted]).get(wanted)
         _refuse_decided(record, run=run, answered=answered)
         _refuse_lost_history(record, head=head, turn_id=turn_at(connection, head.ledger_id, record.cursor.seq))
-    return TakeOver(run.epoch, _followed(record.cursor, head), max(record.covered, run.steps_written))
+        forgotten = _forgotten(connection, head, run, saved_steps=saved_steps)
+    return TakeOver(run.epoch, _followed(record.cursor, head), max(record.covered, run.steps_written), forgotten)
 
 
 def check_history(database: Database, record: Record) -> None:
@@ -90,6 +98,12 @@ def _fenced(connection: Connection, head: Head, record: Record) -> Run:
     run = Run(record.turn_id, head.ledger_id, record.work_key, record.epoch + 1, 0, None, None)
     insert_run(connection, run, started_at=record.started_at)
     return run
+
+
+def _forgotten(connection: Connection, head: Head, run: Run, *, saved_steps: int) -> tuple[str, ...]:
+    if run.steps_written <= saved_steps:
+        return ()
+    return tuple(encode_step(step) for step in steps_in_log(connection, head, run.turn_id, first=saved_steps))
 
 
 def _followed(cursor: Cursor, head: Head) -> Cursor:

@@ -295,7 +295,12 @@ class Turns:
         """Fence off, in Postgres, whoever held this turn before: in Redis the record is ours."""
         claim = Claim(record.turn_id, record.owner, record.revision)
         try:
-            taken = take_over(self._database, record, still_held=lambda: all(self._records.renew([claim])))
+            taken = take_over(
+                self._database,
+                record,
+                saved_steps=len(steps),
+                still_held=lambda: all(self._records.renew([claim])),
+            )
         except TurnledgerError as error:
             let_go(self._records, self._database, claim=claim, record=record, error=error)
             raise
@@ -307,11 +312,11 @@ class Turns:
         if taken.cursor.history_version != record.cursor.history_version:
             fields = {**fields, "bootstrap": "", "replaced_by": ""}
             record = replace(record, bootstrap=None, replaced_by=None)
-        claim = self._records.save(claim, fields=fields)
+        claim = self._records.save(claim, fields=fields, steps=taken.forgotten)
         followed = replace(
             record, epoch=taken.epoch, cursor=taken.cursor, covered=taken.covered, revision=claim.revision
         )
-        turn = Turn(self._services, record=followed, steps=steps)
+        turn = Turn(self._services, record=followed, steps=[*steps, *taken.forgotten])
         if record.reason == AUTHORIZATION:
             turn.note_authorization("completed")
         return turn

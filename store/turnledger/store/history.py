@@ -66,6 +66,17 @@ def events(connection: Connection, head: Head, *, first_seq: int = 0, most: int 
     return list(read_events(connection, query))
 
 
+def steps_in_log(connection: Connection, head: Head, turn_id: str, *, first: int) -> list[Step]:
+    """One turn's own steps that are in the log, in order, less the first so many; without the arguments of their calls.
+
+    Raises:
+        CorruptData: a row does not have its type's shape.
+    """
+    query = select_events(head).where(_event.turn_id == turn_id, _event.type == AGENT_STEP.name)
+    rows = connection.execute(query.order_by(_event.seq).offset(first)).mappings().all()
+    return [decode_stored(row["payload"], row["content"]) for row in rows]
+
+
 def _base(connection: Connection, head: Head, version: int) -> _Base:
     if version == 0:
         return _BEGINNING
