@@ -24,7 +24,7 @@ def block_problem(block: str, *, earlier: Sequence[str], most_entries: int) -> s
     if shown[-1:] != newest[-1:]:
         return f"its newest entry is {shown[-1] if shown else 'none'}, the turn before was {newest[-1]}"
     if shown != newest and not (left_out and _in_order(shown, newest)):
-        return f"it shows {len(shown)} turns in an order, or of a number, that {len(newest)} earlier turns do not have"
+        return f"its {len(shown)} entries are not those of the {len(newest)} turns before it, in their order"
     if len(shown) + left_out != len(newest):
         return f"it shows {len(shown)} turns and counts {left_out} as left out, there were {len(newest)}"
     if counted.get("no longer stored", 0) != len(earlier) - len(newest):

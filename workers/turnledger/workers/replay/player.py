@@ -37,7 +37,7 @@ def play(conversation: Conversation, *, run: str, turns: Turns, most_entries: in
     for played in conversation.turns:
         turn = _start(conversation, played, run=run, turns=turns)
         problem = None
-        if turn.history_error is None:  # otherwise Postgres was away, and an engine was told so
+        if turn.history_error is None and turn.checkpoint_error is None:  # otherwise a server was away: it is flagged
             problem = block_problem(turn.earlier, earlier=earlier, most_entries=most_entries)
         completion = _run(turn, played)
         if completion.duplicate:

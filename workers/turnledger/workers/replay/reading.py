@@ -58,7 +58,7 @@ def read_first_start(connection: Connection, *, agent: str, keys: Sequence[str])
 
 
 def read_commit_times(records: Records, turn_ids: Sequence[str]) -> list[CommitTimes]:
-    """The times of those turns that are committed and whose record is still there as a spare copy.
+    """The times of those turns that were committed through the queue and whose record is there as a spare copy.
 
     The second time is when the worker told Redis that the transaction is committed: by then the turn is in
     Postgres, and the record, the queue and the pending list say so too. So it counts the commit and a little more,
@@ -74,7 +74,7 @@ def _times(records: Records, turn_ids: Sequence[str]) -> Iterator[CommitTimes]:
         for turn_id in turn_ids:
             pipeline.hmget(records.keys.record(turn_id), ["state", "completed_at", "touched_at"])
         for state, completed_at, touched_at in pipeline.execute():
-            if state == "committed":
+            if state == "committed" and completed_at:
                 yield CommitTimes(int(completed_at), int(touched_at))
 
 
