@@ -12,9 +12,11 @@ from typing import Any
 
 import psutil
 import pytest
+from redis import Redis
 
 from tests.processes import ROOT, Process, Processes
 from tests.stores import Stores
+from turnledger.workers.embedded import EmbeddedServers
 
 AIRLINE = ROOT.parent / "shared" / "data" / "airline.jsonl"
 SAMPLE = str(files("turnledger.workers") / "sample" / "conversations.jsonl")
@@ -123,6 +125,28 @@ def test_a_turn_that_postgres_refuses_makes_the_replay_wrong(processes: Processe
     result = _result(replay)
     assert (result["right"], result["committed"], result["lost"]) == (False, 60, 20)
     assert "turn_rejected" in replay.output  # the log of the worker
+
+
+def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
+    processes: Processes, private_servers: EmbeddedServers, tmp_path: Path
+) -> None:
+    """FL-1, QU-7: nothing lost, nothing twice, in order, and every block that could be read is right."""
+    file = tmp_path / "chats.jsonl"
+    chats = [json.loads(line) for line in Path(SAMPLE).read_text().splitlines()]
+    copies = [{**chat, "id": f"{chat['id']}-{number}"} for number in range(10) for chat in chats]
+    file.write_text("\n".join(json.dumps(chat) for chat in copies))
+    urls = {
+        "TURNLEDGER_DATABASE_URL": private_servers.database_url,
+        "TURNLEDGER_REDIS_URL": private_servers.redis_url,
+    }
+    replay = processes.command("replay", str(file), "--nodes", "2", "--workers", "2", "--json", environment=urls)
+    with Redis.from_url(private_servers.redis_url) as client:
+        assert _eventually(lambda: int(str(client.dbsize())) > 300, seconds=60)
+    private_servers.postgres.kill()
+    time.sleep(2)
+    private_servers.postgres.start()
+    assert replay.wait(seconds=240) == 0, replay.output
+    assert _result(replay)["committed"] == 800
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
