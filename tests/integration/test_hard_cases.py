@@ -3,7 +3,7 @@
 import pytest
 
 from tests.stores import Stores, assistant, begin, user
-from turnledger.checkpoint import Turn, Turns
+from turnledger.checkpoint import Turn, TurnEnded, Turns
 from turnledger.store import Message, Replied
 
 
@@ -46,3 +46,15 @@ def test_a_failed_delivery_is_nobodys_first_run(stores: Stores, node: Turns) -> 
     stores.drain()
     assert not answer.duplicate
     assert (stores.run(first.turn_id), stores.run(other.turn_id)) == ("failed", "completed")
+
+
+def test_a_failed_delivery_is_not_work_that_is_done(stores: Stores, node: Turns) -> None:
+    """Whoever starts or resumes that very run again is told that it failed, committed or not (ST-4, DL-1)."""
+    turn = begin(node, work_key="k")
+    fail_to_deliver(turn)
+    for _ in range(2):
+        with pytest.raises(TurnEnded, match="failed"):
+            begin(node, work_key="k", turn_id=turn.turn_id)
+        with pytest.raises(TurnEnded, match="failed"):
+            node.resume(turn.turn_id)
+        stores.drain()

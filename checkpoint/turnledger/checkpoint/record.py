@@ -148,6 +148,7 @@ class Record:
     replaced_by: int | None
     blocked: str
     delivery: str
+    failure: str
     before: tuple[EventRow, ...]
 
 
@@ -183,6 +184,7 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         replaced_by=int(fields["replaced_by"]) if fields.get("replaced_by") else None,
         blocked=fields.get("blocked", ""),
         delivery=fields.get("delivery", ""),
+        failure=fields.get("failure", ""),
         before=decode_rows(fields.get("before")),
     )
 

@@ -162,7 +162,7 @@ class Records:
             TurnNotFound: there is no record.
             AlreadyRunning: its owner's lease is in force.
             AlreadyHandled: it is completed.
-            TurnEnded: it failed or was abandoned.
+            TurnEnded: it failed, also where it filed an entry, or was abandoned.
             TurnBlocked: somebody marked it so; `reason` says why.
             CheckpointMisconfigured: the record has another format; it is left as it is.
         """
@@ -172,7 +172,7 @@ class Records:
         if answer[0] == "running":
             raise already_running(turn_id, owner=answer[1], state=answer[2])
         if answer[0] == "ended" and answer[1] in ("completed", "committed", "rejected"):
-            raise already_handled(turn_id, entry_id=answer[2])
+            raise done_before(turn_id, entry_id=answer[2], failure=answer[3])
         if answer[0] == "blocked":
             raise TurnBlocked(f"turn {turn_id} cannot be resumed safely: {answer[1]}", reason=answer[1])
         if answer[0] == "format":
@@ -399,6 +399,11 @@ def already_running(turn_id: str, *, state: str, owner: str | None) -> AlreadyRu
         state=state,
         owner=owner,
     )
+
+
+def done_before(turn_id: str, *, entry_id: str | None, failure: str) -> AlreadyHandled | TurnEnded:
+    """The refusal of a turn that was completed: one that failed all the same has not done its work."""
+    return turn_ended(turn_id, state="failed") if failure else already_handled(turn_id, entry_id=entry_id)
 
 
 def turn_not_found(turn_id: str) -> TurnNotFound:

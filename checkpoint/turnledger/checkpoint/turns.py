@@ -21,8 +21,8 @@ from turnledger.checkpoint.records import (
     Claim,
     Fields,
     Records,
-    already_handled,
     already_running,
+    done_before,
     new_token,
     turn_ended,
 )
@@ -328,7 +328,7 @@ class Turns:
         if record.state in ("failed", "abandoned"):
             raise turn_ended(record.turn_id, state=record.state)
         if record.state not in UNFINISHED:
-            raise already_handled(record.turn_id, entry_id=record.entry_id)
+            raise done_before(record.turn_id, entry_id=record.entry_id, failure=record.failure)
         if steps or record.revision > _unsaved_revision(record):
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
         return Turn(self._services, record=record, steps=steps)

@@ -2,15 +2,15 @@
 -- while its reply was being sent is blocked instead: nobody knows whether it arrived.
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
 --   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms   5 the record format this release knows
--- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id
+-- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id, failure
 --         | running + owner, state | format + the one it has | blocked + reason.
 local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id',
-  'format', 'blocked', 'delivery')
+  'format', 'blocked', 'delivery', 'failure')
 if not found[1] then
   return {'missing'}
 end
 if found[1] ~= 'running' and found[1] ~= 'parked' then
-  return {'ended', found[1], found[6]}
+  return {'ended', found[1], found[6], found[10] or ''}
 end
 if found[7] ~= ARGV[5] then
   return {'format', found[7] or ''}
