@@ -243,16 +243,18 @@ def _left_behind(
         return _unless_empty(key, set(client.zrange(key, 0, -1)) - allowed)
     if key.startswith(f"{_PREFIX}:ledger:"):
         return _left_of_ledger(client, key, rejected, unfinished)
+    return None if _MAY_STAY.match(key) else _left_in_rq(client, key, kept_jobs)
+
+
+def _left_in_rq(client: Any, key: str, kept_jobs: Collection[str]) -> str | None:
     if key == "rq:failed:commits":
         return _unless_empty(key, set(client.zrange(key, 0, -1)) - set(kept_jobs))
     if key.startswith(("rq:job:", "rq:results:")):
         job = key.split(":", 2)[2]
-        return None if job in kept_jobs and client.pttl(key) > 0 else f"{key} is left: {client.type(key)}"
+        return None if job in kept_jobs and client.pttl(key) > 0 else f"{key} is left"
     if key.startswith((_QUEUE, "rq:wip:", "rq:executions:", "rq:canceled:", "rq:finished:", "rq:scheduled:")):
         return None if ":first_seen:" in key else f"{key} is left"
-    if _MAY_STAY.match(key) or client.pttl(key) > 0:
-        return None
-    return f"{key} never expires" if client.exists(key) else None
+    return f"{key} never expires" if client.exists(key) and client.pttl(key) <= 0 else None
 
 
 def _left_of_turn(client: Any, key: str, rejected: Collection[str], unfinished: Collection[str]) -> str | None:

@@ -4,6 +4,7 @@ import os
 from functools import lru_cache
 
 from rq import Retry, get_current_job
+from rq.executions import Execution
 
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.records import Records
@@ -21,6 +22,7 @@ def persist_turn(turn_id: str) -> Retry | None:
     Trouble that passes puts the job back at the end of its queue. A refusal is final: the job fails at once,
     with the reason, and an operator who runs it again tries the commit again.
     """
+    _forget_dead_executions()
     try:
         process_committer().persist(turn_id)
     except CommitPostponed:
@@ -43,6 +45,21 @@ def _committer(process_id: int) -> Committer:  # noqa: ARG001  # the process is 
         database=Database(read_settings(StoreSettings)),
         settings=read_settings(WorkerSettings),
     )
+
+
+def _forget_dead_executions() -> None:
+    """RQ lists an execution for a minute longer than it keeps it, and fails to delete a job that lists a lost one.
+
+    So the second run of a job whose worker was killed would do its work and still end in the failed registry.
+    """
+    job = get_current_job()
+    if job is None:
+        return
+    registry = job.execution_registry
+    for execution_id in registry.get_execution_ids():
+        execution = Execution(execution_id, job.id, connection=job.connection)
+        if not job.connection.exists(execution.key):
+            job.connection.zrem(registry.key, execution_id)
 
 
 def _forbid_retries() -> None:

@@ -49,6 +49,7 @@ local gone, kept, taken_out = {}, {}, {}
 local function delete_job(job)
   gone[#gone + 1] = ARGV[3] .. ':job:' .. job
   gone[#gone + 1] = ARGV[3] .. ':results:' .. job
+  gone[#gone + 1] = ARGV[3] .. ':executions:' .. job
 end
 
 local jobs = redis.call('LRANGE', KEYS[1], 0, ARGV[4] - 1)
