@@ -23,6 +23,7 @@ def stores(shared_database_url: str, redis_url: str) -> Iterator[Stores]:
     """Both servers, with nothing in them."""
     both = Stores(database_url=shared_database_url, redis_url=redis_url)
     with both.connection() as connection:
+        connection.execute("ALTER TABLE ledger_event ENABLE TRIGGER ALL")  # damage may be done with them disabled
         connection.execute("SET LOCAL turnledger.maintenance = 'retention'")
         connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY".encode())
     yield both

@@ -304,7 +304,10 @@ def test_a_resume_follows_a_newer_history(stores: Stores, node: Turns) -> None:
     ("damage", "reason"),
     [
         ("UPDATE ledger SET next_seq = 0", "cursor_ahead"),
-        ("ALTER TABLE ledger_event DISABLE TRIGGER ALL; UPDATE ledger_event SET turn_id = 'other'", "other_history"),
+        (
+            "SET LOCAL turnledger.maintenance = 'renumbering'; UPDATE ledger_event SET turn_id = 'other'",
+            "other_history",
+        ),
     ],
 )
 def test_a_turn_whose_history_is_lost_is_blocked_and_may_still_complete(
