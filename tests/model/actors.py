@@ -79,9 +79,10 @@ class Step(NamedTuple):
 class Machine:
     """Moves actors: each step is a function of the actor's place and of the one store that it asks."""
 
-    def __init__(self, product: Product, programs: Sequence[Program]) -> None:
+    def __init__(self, product: Product, programs: Sequence[Program], *, numbered_from: int = 1) -> None:
         self.product = product
         self.programs = programs
+        self._numbered_from = numbered_from
 
     def begin(self, number: int) -> Local:
         """The actor before its first step."""
@@ -111,7 +112,7 @@ class Machine:
         return owner
 
     def _execution(self, number: int, local: Local, stores: Stores | None) -> Execution:
-        tokens = f"{number + 1}{local.operation + 1:02d}"
+        tokens = f"{self._numbered_from + number}{local.operation + 1:02d}"
         return Execution(local.answers, stores, tokens, holds_lock=local.holds_lock)
 
     def _attempt(self, number: int, local: Local, *, execution: Execution, reports: list[Report]) -> Local:

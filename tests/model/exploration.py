@@ -68,7 +68,9 @@ class Exploration:
 class Explorer:
     """Explores one scenario, breadth first."""
 
-    def __init__(self, machine: Machine, invariants: Invariants, *, budget: Budget, begins_with: Stores) -> None:
+    def __init__(
+        self, machine: Machine, invariants: Invariants, *, budget: Budget, stores: Stores, memory: Memory
+    ) -> None:
         self._machine = machine
         self._invariants = invariants
         self._programs = machine.programs
@@ -92,7 +94,7 @@ class Explorer:
         self._no_reports = self._reports.of(())
         self._dead = self._local(Local(0, b"", ended="died"))
         self._twins = _twins(machine)
-        self._first = self._first_state(budget, begins_with)
+        self._first = self._first_state(budget, stores, memory)
 
     def run(self, *, most_states: int) -> Exploration:
         """Visit everything; stop at the first violation, or at so many states."""
@@ -130,11 +132,10 @@ class Explorer:
                 self._check(after, label=label)
         return moves
 
-    def _first_state(self, budget: Budget, stores: Stores) -> State:
+    def _first_state(self, budget: Budget, stores: Stores, memory: Memory) -> State:
         places = [self._local(self._machine.begin(number)) for number in range(len(self._programs))]
         redis, tables = self._redis.of(stores.redis), self._tables.of(stores.tables)
-        memory, left = self._memories.of(self._invariants.memory()), self._budgets.of(budget)
-        return (redis, self._no_past, tables, NOTHING, memory, left, *places)
+        return (redis, self._no_past, tables, NOTHING, self._memories.of(memory), self._budgets.of(budget), *places)
 
     def _local(self, local: Local) -> int:
         key = (local.operation, local.frozen, repr(local.answers), local.waits_for, local.label, local.ended)
@@ -332,16 +333,18 @@ class Explorer:
             raise Broken(str(violation), label=NOTHING, after=state) from violation
 
     def _path(self, tree: "_Tree", broken: Broken) -> list[str]:
+        """Each move, and below it what it changed."""
         steps = tree.steps_to_here()
         if broken.label != NOTHING:
             steps.append((broken.label, broken.after))
         lines: list[str] = []
-        seen = ""
+        seen: list[str] = []
         for label, state in steps:
-            now = seen if state is None else described(self._redis.value(state[REDIS]), self._tables.values[state[TABLES]])
-            words = "at first" if label == NOTHING else self._labels.values[label]
-            lines.append(words if now == seen else f"{words}\n{now}")
-            seen = now
+            lines.append("at first" if label == NOTHING else self._labels.values[label])
+            if state is not None:
+                now = described(self._redis.value(state[REDIS]), self._tables.values[state[TABLES]])
+                lines += [f"        {line}" for line in now if line not in seen]
+                seen = now
         return lines
 
 

@@ -7,12 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.model.execution import Report, Stores
 from tests.model.postgres_model import StoredEvent, Tables
 from tests.model.recovery import Recovery
-from tests.model.view import KEYS, ON_ITS_WAY, RedisFacts, named_steps, outcome, replayed
+from tests.model.view import KEYS, ON_ITS_WAY, RedisFacts, named_steps, outcome, owner_name, replayed
 from tests.model.violation import Violation
 from turnledger.store.settings import StoreSettings
 
@@ -21,32 +21,49 @@ TERMINALS = {"completed": "turn_completed", "duplicate": "turn_duplicate", "fail
              "abandoned": "turn_failed"}  # fmt: skip
 
 
+class Told(NamedTuple):
+    """An actor was told that it has completed a turn, which it held at this epoch."""
+
+    actor: str
+    turn_id: str
+    epoch: int
+
+
+class Holder(NamedTuple):
+    """A handle of a turn."""
+
+    turn_id: str
+    owner: str
+    epoch: int
+
+
 @dataclass(frozen=True)
 class Memory:
     """What was promised on this path.
 
-    `told`: (actor, turn, epoch) of turns that an engine was told are complete. `lost`: those of them whose
-    completion a failover took back. `holders`: (turn, owner) by the newest handle that was given out;
-    `superseded`: the owners of older ones. `known_at_start`: (actor, turn) of starts under way, with the turns that
-    had been completed before.
+    `told`: what engines were told is complete. `lost`: what a failover took back of that. `holders`: the newest handles that were given out; `superseded`:
+    the owners of older ones. `known_at_start`: (actor, turn) of starts under way, with the turns that
+    had been completed before. `unsaved`: a start could not ask Redis.
     """
 
-    told: frozenset[tuple[str, str, int]] = frozenset()
-    lost: frozenset[str] = frozenset()
+    told: frozenset[Told] = frozenset()
+    lost: frozenset[Told] = frozenset()
     spooled: frozenset[str] = frozenset()
-    holders: frozenset[tuple[str, str]] = frozenset()
+    sent: frozenset[str] = frozenset()
+    holders: frozenset[Holder] = frozenset()
     superseded: frozenset[str] = frozenset()
     known_at_start: frozenset[tuple[str, str]] = frozenset()
     dead: frozenset[str] = frozenset()
     failed_over: bool = False
+    unsaved: bool = False
 
     def with_dead(self, actor: str) -> "Memory":
         """After this actor died."""
         return replace(self, dead=self.dead | {actor})
 
-    def turns_told(self) -> set[str]:
-        """The turns that some engine takes for complete."""
-        return {turn_id for _, turn_id, _ in self.told}
+    def complete(self) -> set[str]:
+        """The turns that an engine takes for complete, less those that a failover took back."""
+        return {told.turn_id for told in self.told - self.lost}
 
 
 @dataclass(frozen=True)
@@ -56,25 +73,28 @@ class Invariants:
     recovery: Recovery
     most_entries: int = field(default_factory=lambda: StoreSettings(database_url="postgresql://model/model").max_entries)
 
-    def memory(self) -> Memory:
-        """Before anything happened."""
-        return Memory()
-
     def observe(self, memory: Memory, report: Report, *, actor: str, redis: RedisFacts, tables: Tables) -> Memory:
         """Check what an operation reports, and remember it."""
         match report:
             case Report("begins", "start"):
-                known = {(actor, turn_id) for turn_id in memory.turns_told() - memory.lost}
+                known = {(actor, turn_id) for turn_id in memory.complete()}
                 return replace(memory, known_at_start=memory.known_at_start | known)
-            case Report("started", turn_id, (owner, block)):
+            case Report("started", turn_id, (owner, epoch, block)):
                 _check_block(memory, turn_id, block, actor=actor, tables=tables)
                 known_to_others = frozenset(pair for pair in memory.known_at_start if pair[0] != actor)
-                return _held(replace(memory, known_at_start=known_to_others), turn_id, owner, redis=redis)
-            case Report("resumed", turn_id, (owner, bootstrap, version)):
+                after = replace(memory, known_at_start=known_to_others)
+                if block is None:
+                    return replace(after, unsaved=True)
+                return _held(after, Holder(turn_id, owner, epoch), redis=redis)
+            case Report("resumed", turn_id, (owner, epoch, bootstrap, version)):
                 _check_bootstrap(turn_id, bootstrap, version=version)
-                return _held(memory, turn_id, owner, redis=redis)
+                return _held(memory, Holder(turn_id, owner, epoch), redis=redis)
             case Report("completed", turn_id, (owner, how, epoch)):
-                return _completed(memory, turn_id, (owner, how, epoch), actor=actor)
+                return _completed(memory, Told(actor, turn_id, epoch), owner=owner, how=how)
+            case Report("sent", turn_id):
+                if turn_id in memory.sent:
+                    raise Violation(f"the reply of turn {turn_id} is sent a second time (DL-2)")
+                return replace(memory, sent=memory.sent | {turn_id})
             case Report("spooled", turn_id):
                 return replace(memory, spooled=memory.spooled | {turn_id})
             case Report("saved" | "parked" | "replaced history after" as what, turn_id, owner):
@@ -83,7 +103,7 @@ class Invariants:
 
     def after_failover(self, memory: Memory, *, redis: RedisFacts, tables: Tables) -> Memory:
         """Remember what an engine was told and Redis has forgotten."""
-        lost = {turn_id for turn_id in memory.turns_told() if not _is_safe(turn_id, memory, redis, tables)}
+        lost = {told for told in memory.told if not _is_safe(told.turn_id, memory, redis, tables)}
         owners = {fields["owner"] for fields in redis.records.values()}
         return replace(memory, failed_over=True, lost=memory.lost | lost, superseded=memory.superseded - owners)
 
@@ -108,7 +128,7 @@ class Invariants:
 
     def check_both(self, memory: Memory, *, redis: RedisFacts, tables: Tables) -> None:
         """What an engine was told is complete is committed, pending, rejected or on a node's disk."""
-        for turn_id in memory.turns_told() - memory.lost:
+        for turn_id in memory.complete():
             if not _is_safe(turn_id, memory, redis, tables):
                 raise Violation(f"turn {turn_id} is complete for its engine, and neither pending nor committed")
         for turn_id, fields in redis.records.items():
@@ -130,28 +150,32 @@ class Invariants:
             _check_history(memory, told, redis=redis, tables=tables)
 
 
-def _held(memory: Memory, turn_id: str, owner: str, *, redis: RedisFacts) -> Memory:
+def _held(memory: Memory, holder: Holder, *, redis: RedisFacts) -> Memory:
     """A handle was given out; it supersedes those before it, unless another claim came while it was on its way."""
-    stored = redis.records.get(turn_id, {}).get("owner", owner)
-    if stored != owner:
-        return replace(memory, superseded=memory.superseded | {owner})
-    before = {held for turn, held in memory.holders if turn == turn_id} - {owner}
-    others = frozenset(holder for holder in memory.holders if holder[0] != turn_id)
-    return replace(memory, holders=others | {(turn_id, owner)}, superseded=(memory.superseded | before) - {owner})
+    of_turn = {held for held in memory.holders if held.turn_id == holder.turn_id}
+    if any(held.epoch > holder.epoch for held in of_turn):
+        return memory
+    if redis.records.get(holder.turn_id, {}).get("owner", holder.owner) != holder.owner:
+        return replace(memory, superseded=memory.superseded | {holder.owner})
+    before = {held.owner for held in of_turn} - {holder.owner}
+    return replace(
+        memory,
+        holders=(memory.holders - of_turn) | {holder},
+        superseded=(memory.superseded | before) - {holder.owner},
+    )
 
 
-def _completed(memory: Memory, turn_id: str, told: tuple[str, str, int], *, actor: str) -> Memory:
-    owner, how, epoch = told
-    after = replace(memory, told=memory.told | {(actor, turn_id, epoch)})
+def _completed(memory: Memory, told: Told, *, owner: str, how: str) -> Memory:
+    after = replace(memory, told=memory.told | {told}, lost=memory.lost - {told})
     if how == "spooled":
-        return replace(after, spooled=memory.spooled | {turn_id})
-    _refuse_superseded(memory, owner, f"completed turn {turn_id}")
-    return replace(after, lost=memory.lost - {turn_id})
+        return replace(after, spooled=memory.spooled | {told.turn_id})
+    _refuse_superseded(memory, owner, f"completed turn {told.turn_id}")
+    return after
 
 
 def _refuse_superseded(memory: Memory, owner: str, what: str) -> None:
     if owner in memory.superseded:
-        raise Violation(f"a holder that was superseded (owner {owner.lstrip('0')}) {what} (CK-2)")
+        raise Violation(f"a holder that was superseded (owner {owner_name(owner)}) {what} (CK-2)")
 
 
 def _check_block(memory: Memory, turn_id: str, block: str | None, *, actor: str, tables: Tables) -> None:
@@ -160,7 +184,7 @@ def _check_block(memory: Memory, turn_id: str, block: str | None, *, actor: str,
         return
     for name, earlier in memory.known_at_start:
         shown = f"(turn {earlier})" in block or outcome(tables, earlier) == "duplicate"
-        if name == actor and not shown and earlier not in memory.lost:
+        if name == actor and not shown and earlier in memory.complete():
             raise Violation(f"turn {turn_id} began after turn {earlier} was complete, and does not see it (ST-1)")
 
 
@@ -178,17 +202,17 @@ def _is_safe(turn_id: str, memory: Memory, redis: RedisFacts, tables: Tables) ->
     return state == "completed" and turn_id in redis.pending
 
 
-def _check_history(memory: Memory, told: tuple[str, str, int], *, redis: RedisFacts, tables: Tables) -> None:
-    actor, turn_id, epoch = told
+def _check_history(memory: Memory, told: Told, *, redis: RedisFacts, tables: Tables) -> None:
+    turn_id = told.turn_id
     if outcome(tables, turn_id) in (*DECIDED, "failed") or turn_id in memory.spooled:
         return
     run = tables.run(turn_id)
-    taken_over = run is not None and run.epoch > epoch
-    gone = turn_id in memory.lost and (actor in memory.dead or taken_over)
-    kept = turn_id in redis.rejected and memory.failed_over and taken_over
+    taken_over = run is not None and run.epoch > told.epoch
+    gone = told in memory.lost and (told.actor in memory.dead or taken_over)
+    kept = turn_id in redis.rejected and taken_over and (memory.failed_over or memory.unsaved)
     if not gone and not kept:
         where = "rejected" if turn_id in redis.rejected else "nowhere"
-        raise Violation(f"turn {turn_id} is complete for {actor}, and in the end it is {where}")
+        raise Violation(f"turn {turn_id} is complete for {told.actor}, and in the end it is {where}")
 
 
 def _check_expiry(redis: RedisFacts, turn_id: str, *, state: str) -> None:

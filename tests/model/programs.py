@@ -9,12 +9,13 @@ from tests.model.execution import Fault
 from tests.model.product import LEDGER
 from tests.model.redis_model import Keyspace
 from turnledger.checkpoint.keys import Keys
+from turnledger.checkpoint.submission import Completion
 from turnledger.checkpoint.turn import Turn
 from turnledger.store import Replied, Step
 from turnledger.workers.errors import CommitPostponed, TurnRejected
 
 KEYS = Keys("{turnledger}", "rq", "commits")
-ALL_FAULTS: frozenset[Fault] = frozenset({"lost", "unanswered"})
+TROUBLE: frozenset[Fault] = frozenset({"lost", "unanswered"})
 
 
 def start(turn_id: str, *, work_key: str = "") -> Operation:
@@ -31,7 +32,7 @@ def start(turn_id: str, *, work_key: str = "") -> Operation:
         )
         actor.variables["turn"] = turn
         seen = turn.earlier if turn.checkpoint_error is None else None
-        actor.report("started", turn_id, (turn.claim.owner, seen))
+        actor.report("started", turn_id, (turn.claim.owner, turn._record.epoch, seen))
 
     return Operation("start", run)
 
@@ -43,7 +44,8 @@ def resume(turn_id: str) -> Operation:
         actor.variables["turns"] = actor.product.node()
         turn: Turn = actor.variables["turns"].resume(turn_id)
         actor.variables["turn"] = turn
-        actor.report("resumed", turn_id, (turn.claim.owner, json.dumps(turn.bootstrap), turn.cursor.history_version))
+        found = (json.dumps(turn.bootstrap), turn.cursor.history_version)
+        actor.report("resumed", turn_id, (turn.claim.owner, turn._record.epoch, *found))
 
     return Operation("resume", run, guard=lambda redis, _: _field(redis, turn_id, "state") in ("running", "parked"))
 
@@ -79,10 +81,43 @@ def complete(name: str) -> Operation:
         last = _step(turn, name)
         names = [str(step.value) for step in (*turn._held.steps, last)]
         completion = turn.complete(reply=Replied("done", f"r-{turn.turn_id}"), steps=[last], set_out_to=" ".join(names))
-        how = "spooled" if turn.spooled else "duplicate" if completion.duplicate else "first"
-        actor.report("completed", turn.turn_id, (turn.claim.owner, how, turn._record.epoch))
+        _report_completed(actor, turn, completion)
 
     return Operation("complete", run)
+
+
+def _report_completed(actor: Actor, turn: Turn, completion: Completion) -> None:
+    how = "spooled" if turn.spooled else "duplicate" if completion.duplicate else "first"
+    actor.report("completed", turn.turn_id, (turn.claim.owner, how, turn._record.epoch))
+
+
+def deliver(name: str) -> Operation:
+    """Send the reply to whoever waits for it, and complete the turn."""
+
+    def run(actor: Actor) -> None:
+        turn = _turn(actor)
+
+        def send() -> str:
+            receipt = f"r-{turn.turn_id}"
+            actor.product.redis.request("the vendor takes the reply", lambda _: receipt)
+            actor.report("sent", turn.turn_id)
+            return receipt
+
+        last = _step(turn, name)
+        names = [str(step.value) for step in (*turn._held.steps, last)]
+        completion = turn.deliver(send, reply="done", steps=[last], set_out_to=" ".join(names))
+        _report_completed(actor, turn, completion)
+
+    return Operation("deliver", run)
+
+
+def fail() -> Operation:
+    """End the turn without an entry, so that its work may be done by another run."""
+
+    def run(actor: Actor) -> None:
+        _turn(actor).fail("agent_run_failed")
+
+    return Operation("fail", run)
 
 
 def compact() -> Operation:

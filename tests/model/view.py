@@ -93,27 +93,34 @@ def named_steps(entry: str) -> list[str]:
     return str(json.loads(entry).get("set_out_to", "")).split()
 
 
-def described(redis: Frozen, tables: Tables) -> str:
-    """What matters of a state to somebody who follows a path."""
+def described(redis: Frozen, tables: Tables) -> list[str]:
+    """What matters of a state to somebody who follows a path, a line for each thing that may change."""
     facts = RedisFacts.of(redis)
     lines = [_record(turn_id, fields, facts) for turn_id, fields in sorted(facts.records.items())]
     lists = (("pending", facts.pending), ("rejected", facts.rejected), ("queue", facts.queue))
-    lines.append(", ".join(f"{name} {list(found)}" for name, found in lists))
-    runs = [f"{run.turn_id}: epoch {run.epoch}, {run.outcome or 'open'}" for run in tables.runs]
-    lines.append(f"Postgres: {'; '.join(runs) or 'no runs'}")
-    lines.append(f"log: {' '.join(_events(tables.events)) or 'empty'}")
-    return "\n".join(f"        {line}" for line in lines)
+    lines += [f"Redis: {name} {' '.join(found) or 'is empty'}" for name, found in lists]
+    runs = [
+        f"Postgres: run {run.turn_id}: epoch {run.epoch}, {run.outcome or 'open'}, steps written {run.steps_written}"
+        for run in tables.runs
+    ]
+    return [*lines, *runs, f"Postgres: log {' '.join(_events(tables.events)) or 'is empty'}"]
 
 
 def _record(turn_id: str, fields: Mapping[str, str], facts: RedisFacts) -> str:
     steps = [json.loads(step.split("\n", 2)[2]) for step in facts.steps.get(turn_id, ())]
     words = [
-        f"turn {turn_id}: {fields['state']}, owner {fields['owner'].lstrip('0')}, revision {fields['revision']},"
+        f"Redis: turn {turn_id} {fields['state']}, owner {owner_name(fields['owner'])}, revision {fields['revision']},"
         f" epoch {fields['epoch']}, steps {steps}"
     ]
     names = ("covered", "replaced_by", "blocked", "delivery", "superseded_by", "bootstrap", "refusal")
     words += [f"{name} {fields[name]}" for name in names if fields.get(name)]
     return ", ".join(words)
+
+
+def owner_name(token: str) -> str:
+    """An owner token of the model as the number of its actor and of that actor's operation."""
+    number = f"{int(token, 16):06d}"
+    return f"{int(number[:-5])}.{int(number[-5:-3])}"
 
 
 def _events(events: Iterable[StoredEvent]) -> list[str]:
