@@ -1,34 +1,35 @@
 """What Redis holds of turns, as plain text and many at a time; nothing is decoded and nothing is written.
 
-Reading goes in pipelines, so that other clients are served in between. What is read may have changed before it is
-acted upon: whoever writes has the record checked again.
+Each turn is looked at for itself, so that other clients are served in between. What is read may have changed before it
+is acted upon: whoever writes has the record checked again.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from redis import Redis
-from redis.client import Pipeline
 from redis.exceptions import ResponseError
 
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.keys import Keys
+from turnledger.checkpoint.scripting import load_script
 from turnledger.store import InvalidInput
 from turnledger.store.identity import check_turn_id
+
+log = structlog.get_logger(__name__)
 
 FIELDS = (
     "format", "state", "owner", "revision", "epoch", "lease_until", "touched_at", "started_at", "ledger", "work_key",
     "recorded", "entry_id", "cursor", "replaced_by", "delivery", "blocked", "completed_at", "completion_no",
     "kept_steps", "code", "failure_id", "failure", "first",
 )  # fmt: skip
-log = structlog.get_logger(__name__)
-
+LIST_PART = 1_000  # ids of a list read at once: about 40 KB, well under a millisecond
 _LISTS = ("pending", "rejected", "open")
 _STEPS = ":steps"
-LIST_PART = 1_000  # ids of a list read at once: about 40 KB, well under a millisecond
+_NAMES = " ".join(FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Sighting:
 
     `kind` is the type of the record's key, '' without a record. `fields` are '' where they are absent. `ledger` is the
     encoded name of the ledger, from the record or from the list in which the turn was found; '' when neither says it.
-    `pending` counts how often it stands in its ledger's list. `entry_bytes` and `steps` are read of committed turns.
+    `indexed` is whether it stands in the index of all turns. `pending` counts how often it stands in its ledger's list.
     """
 
     turn_id: str
@@ -56,20 +57,14 @@ class Sighting:
     steps: int = 0
 
 
-@dataclass(slots=True)
-class _Lists:
-    """The turns in some ledgers' lists."""
-
-    pending: dict[str, Counter[str]] = field(default_factory=dict)
-    rejected: dict[str, frozenset[str]] = field(default_factory=dict)
-
-
 class Sightings:
     """Reads turns from one Redis, best through a client to which bytes that are no text are no error."""
 
     def __init__(self, redis: Redis, *, keys: Keys) -> None:
         self._redis = redis
         self._keys = keys
+        self._sight = load_script(redis, "sight", helpers=())
+        self._absent = load_script(redis, "absent", helpers=())
 
     def scan_turns(self, *, page: int) -> Iterator[list[str]]:
         """The ids of all turns with a record, page by page; one that is there throughout is seen at least once."""
@@ -80,14 +75,12 @@ class Sightings:
 
     def scan_unrecorded(self, *, page: int) -> Iterator[dict[str, str]]:
         """Turns that a list or index names although they have no record: turn_id -> encoded ledger, or ''."""
-        prefix = self._keys.ledger_prefix
-        for keys in self._scan(f"{prefix}*", page=page):
-            for key in keys:
-                ledger, _, kind = key.removeprefix(prefix).rpartition(":")
-                if kind in _LISTS:
-                    yield from self._without_record(self._members(key, kind, page=page), ledger=ledger)
+        for keys in self._scan(f"{self._keys.ledger_prefix}*", page=page):
+            for members in self._members(keys):
+                yield from self._without_record(members, page=page)
         for index in (self._keys.turns, self._keys.backlog):
-            yield from self._without_record(self._indexed(index, page=page), ledger="")
+            for turn_ids in self._indexed(index, page=page):
+                yield from self._without_record(dict.fromkeys(turn_ids, ""), page=page)
 
     def open_turns(self, ledger: str) -> list[str]:
         """The ids in the index of a ledger's unfinished turns."""
@@ -102,13 +95,79 @@ class Sightings:
 
     def read(self, turn_ids: Sequence[str], *, ledgers: Mapping[str, str]) -> list[Sighting]:
         """These turns, in order; `ledgers` names by turn_id the ledger of those without a readable record."""
-        now_ms, found = self._records(turn_ids)
+        with translated(), self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.time()
+            for turn_id in turn_ids:
+                arguments = [turn_id, self._keys.ledger_prefix, ledgers.get(turn_id, ""), _NAMES]
+                self._sight(keys=self._sight_keys(turn_id), args=arguments, client=pipeline)
+            time, *rows = pipeline.execute()
+        now_ms = _milliseconds(time)
         seen = [
-            Sighting(turn_id, now_ms, kind, fields, fields.get("ledger") or ledgers.get(turn_id, ""))
-            for turn_id, (kind, fields) in zip(turn_ids, found, strict=True)
+            _sighting(turn_id, row, now_ms=now_ms, ledger=ledgers.get(turn_id, ""))
+            for turn_id, row in zip(turn_ids, rows, strict=True)
         ]
-        lists = self._lists({sighting.ledger for sighting in seen if sighting.ledger})
-        return self._places(seen, lists)
+        return self._in_lists(seen, rows)
+
+    def _sight_keys(self, turn_id: str) -> list[str]:
+        keys = self._keys
+        ours = [keys.record(turn_id), keys.steps(turn_id), keys.turns, keys.backlog]
+        return [*ours, keys.job(turn_id), keys.quarantine(turn_id)]
+
+    def _in_lists(self, seen: Sequence[Sighting], rows: Sequence[Sequence[Any]]) -> list[Sighting]:
+        """With the places in those lists that hold anything."""
+        lists = self._whole_lists(
+            {
+                f"{self._keys.ledger_prefix}{sighting.ledger}:{kind}"
+                for sighting, row in zip(seen, rows, strict=True)
+                for kind, length in (("pending", row[8]), ("rejected", row[9]))
+                if length
+            }
+        )
+        return [self._listed(sighting, lists) for sighting in seen] if lists else list(seen)
+
+    def _listed(self, sighting: Sighting, lists: Mapping[str, Counter[str]]) -> Sighting:
+        prefix, turn_id = f"{self._keys.ledger_prefix}{sighting.ledger}:", sighting.turn_id
+        pending, rejected = lists.get(f"{prefix}pending"), lists.get(f"{prefix}rejected")
+        if pending is None and rejected is None:
+            return sighting
+        return replace(
+            sighting,
+            pending=pending[turn_id] if pending else 0,
+            rejected=bool(rejected and rejected[turn_id]),
+        )
+
+    def _whole_lists(self, keys: Iterable[str]) -> dict[str, Counter[str]]:
+        """How often each id stands in each list. A long list is read in parts, so that nobody waits for all of it."""
+        found: dict[str, Counter[str]] = {key: Counter() for key in keys}
+        for key, turn_ids in self._parts(sorted(found)):
+            found[key].update(turn_ids)
+        return found
+
+    def _parts(self, keys: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """The lists, each in parts; a key of another type is passed over."""
+        unread, first = list(keys), 0
+        while unread:
+            with translated(), self._redis.pipeline(transaction=False) as pipeline:
+                for key in unread:
+                    pipeline.lrange(key, first, first + LIST_PART - 1)
+                answers = zip(unread, pipeline.execute(raise_on_error=False), strict=True)
+                parts = [(key, _checked(answer, key=key)) for key, answer in answers]
+            yield from parts
+            unread = [key for key, part in parts if len(part) == LIST_PART]
+            first += LIST_PART
+
+    def _members(self, keys: Sequence[str]) -> Iterator[dict[str, str]]:
+        """What the lists and sets among these keys of ledgers name: turn_id -> encoded ledger."""
+        named = {key: key.removeprefix(self._keys.ledger_prefix).rpartition(":") for key in keys}
+        for key, turn_ids in self._parts([key for key in keys if named[key][2] in ("pending", "rejected")]):
+            yield dict.fromkeys(turn_ids, named[key][0])
+        opens = [key for key in keys if named[key][2] == "open"]
+        with translated(), self._redis.pipeline(transaction=False) as pipeline:
+            for key in opens:
+                pipeline.smembers(key)
+            found = zip(opens, pipeline.execute(raise_on_error=False) if opens else [], strict=True)
+            members = {turn_id: named[key][0] for key, ids in found for turn_id in _checked(ids, key=key)}
+        yield members
 
     def _scan(self, pattern: str, *, page: int) -> Iterator[list[str]]:
         cursor = 0
@@ -121,21 +180,6 @@ class Sightings:
             if not cursor:
                 return
 
-    def _members(self, key: str, kind: str, *, page: int) -> Iterator[list[str]]:
-        first = 0
-        while True:
-            with translated(), self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.smembers(key) if kind == "open" else pipeline.lrange(key, first, first + page - 1)
-                (found,) = _answers(pipeline)
-            if found is None:
-                log.error("key_of_another_type", key=key)
-            if not found:
-                return
-            yield list(found)
-            if kind == "open":
-                return
-            first += page
-
     def _indexed(self, key: str, *, page: int) -> Iterator[list[str]]:
         cursor = 0
         while True:
@@ -146,120 +190,43 @@ class Sightings:
             if not cursor:
                 return
 
-    def _without_record(self, pages: Iterable[list[str]], *, ledger: str) -> Iterator[dict[str, str]]:
-        for turn_ids in pages:
-            with translated(), self._redis.pipeline(transaction=False) as pipeline:
-                for turn_id in turn_ids:
-                    pipeline.exists(self._keys.record(turn_id))
-                missing = [each for each, there in zip(turn_ids, pipeline.execute(), strict=True) if not there]
-            if missing:
-                yield dict.fromkeys(missing, ledger)
-
-    def _records(self, turn_ids: Sequence[str]) -> tuple[int, list[tuple[str, dict[str, str]]]]:
-        with translated(), self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.time()
-            for turn_id in turn_ids:
-                pipeline.hmget(self._keys.record(turn_id), FIELDS)
-            time, *rows = _answers(pipeline)
-        kinds = self._kinds([turn_id for turn_id, row in zip(turn_ids, rows, strict=True) if _is_nothing(row)])
-        return _milliseconds(time), [
-            (kinds.get(turn_id, "hash"), {} if _is_nothing(row) else _named(row))
-            for turn_id, row in zip(turn_ids, rows, strict=True)
-        ]
-
-    def _kinds(self, turn_ids: Sequence[str]) -> dict[str, str]:
-        """The types of keys that hold none of our fields."""
-        with translated(), self._redis.pipeline(transaction=False) as pipeline:
-            for turn_id in turn_ids:
-                pipeline.type(self._keys.record(turn_id))
-            kinds = pipeline.execute() if turn_ids else []
-        return {turn_id: "" if kind == "none" else kind for turn_id, kind in zip(turn_ids, kinds, strict=True)}
-
-    def _lists(self, ledgers: Iterable[str]) -> _Lists:
-        names = sorted(ledgers)
-        pending = self._whole_lists([f"{self._keys.ledger_prefix}{ledger}:pending" for ledger in names])
-        rejected = self._whole_lists([f"{self._keys.ledger_prefix}{ledger}:rejected" for ledger in names])
-        return _Lists(
-            pending=dict(zip(names, pending, strict=True)),
-            rejected={name: frozenset(found) for name, found in zip(names, rejected, strict=True)},
-        )
-
-    def _whole_lists(self, keys: Sequence[str]) -> list[Counter[str]]:
-        """How often each id stands in each list. A long list is read in parts, so that nobody waits for all of it."""
-        found: list[Counter[str]] = [Counter() for _ in keys]
-        unread, first = list(range(len(keys))), 0
-        while unread:
-            with translated(), self._redis.pipeline(transaction=False) as pipeline:
-                for index in unread:
-                    pipeline.lrange(keys[index], first, first + LIST_PART - 1)
-                parts = pipeline.execute()
-            for index, part in zip(unread, parts, strict=True):
-                found[index].update(part)
-            unread = [index for index, part in zip(unread, parts, strict=True) if len(part) == LIST_PART]
-            first += LIST_PART
-        return found
-
-    def _places(self, seen: Sequence[Sighting], lists: _Lists) -> list[Sighting]:
-        with translated(), self._redis.pipeline(transaction=False) as pipeline:
-            for sighting in seen:
-                self._ask_places(pipeline, sighting)
-            rows = pipeline.execute() if seen else []
-        width = len(rows) // len(seen) if seen else 1
-        return [
-            _placed(sighting, rows[first : first + width], lists)
-            for sighting, first in zip(seen, range(0, len(rows), width), strict=True)
-        ]
-
-    def _ask_places(self, pipeline: Pipeline, sighting: Sighting) -> None:
-        turn_id, keys = sighting.turn_id, self._keys
-        pipeline.sismember(f"{keys.ledger_prefix}{sighting.ledger}:open", turn_id)
-        pipeline.zscore(keys.turns, turn_id)
-        pipeline.zscore(keys.backlog, turn_id)
-        pipeline.hget(keys.job(turn_id), "status")
-        pipeline.exists(keys.quarantine(turn_id))
-        pipeline.hstrlen(keys.record(turn_id), "entry") if sighting.kind == "hash" else pipeline.echo("0")
-        pipeline.llen(keys.steps(turn_id)) if sighting.kind == "hash" else pipeline.echo("0")
+    def _without_record(self, members: Mapping[str, str], *, page: int) -> Iterator[dict[str, str]]:
+        turn_ids = list(members)
+        for first in range(0, len(turn_ids), page):
+            asked = turn_ids[first : first + page]
+            with translated():
+                absent = self._absent(keys=[], args=[self._keys.turn_prefix, *asked])
+            if absent:
+                yield {turn_id: members[turn_id] for turn_id in absent}
 
 
-def _placed(sighting: Sighting, row: Sequence[Any], lists: _Lists) -> Sighting:
-    is_open, indexed, in_backlog, job, quarantined, entry_bytes, steps = row
+def _sighting(turn_id: str, row: Sequence[Any], *, now_ms: int, ledger: str) -> Sighting:
+    kind, quarantined, is_open, indexed, in_backlog, job, entry_bytes, steps, _, _, values = row
+    fields = {name: value or "" for name, value in zip(FIELDS, values, strict=True)} if values else {}
     return Sighting(
-        turn_id=sighting.turn_id,
-        now_ms=sighting.now_ms,
-        kind=sighting.kind,
-        fields=sighting.fields,
-        ledger=sighting.ledger,
+        turn_id=turn_id,
+        now_ms=now_ms,
+        kind="" if kind == "none" else kind,
+        fields=fields,
+        ledger=fields.get("ledger") or ledger,
         quarantined=bool(quarantined),
         open=bool(is_open),
-        indexed=indexed is not None,
-        in_backlog=in_backlog is not None,
-        pending=lists.pending.get(sighting.ledger, Counter())[sighting.turn_id],
-        rejected=sighting.turn_id in lists.rejected.get(sighting.ledger, frozenset()),
-        job=job or "",
-        entry_bytes=int(entry_bytes),
-        steps=int(steps),
+        indexed=bool(indexed),
+        in_backlog=bool(in_backlog),
+        job=job,
+        entry_bytes=entry_bytes,
+        steps=steps,
     )
 
 
-def _answers(pipeline: Pipeline) -> list[Any]:
-    """Answers in order; a key of another type answers None, any other trouble is raised."""
-    answers = pipeline.execute(raise_on_error=False)
-    for answer in answers:
-        if isinstance(answer, Exception) and not _is_wrong_type(answer):
-            raise answer
-    return [None if isinstance(answer, Exception) else answer for answer in answers]
-
-
-def _is_wrong_type(error: Exception) -> bool:
-    return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)
-
-
-def _is_nothing(row: Sequence[str | None] | None) -> bool:
-    return row is None or not any(value is not None for value in row)
-
-
-def _named(row: Sequence[str | None]) -> dict[str, str]:
-    return {name: value or "" for name, value in zip(FIELDS, row, strict=True)}
+def _checked(answer: Any, *, key: str) -> list[str]:
+    """The answer itself, nothing for a key of another type; any other trouble is raised."""
+    if not isinstance(answer, Exception):
+        return list(answer)
+    if not isinstance(answer, ResponseError) or "WRONGTYPE" not in str(answer):
+        raise answer
+    log.error("key_of_another_type", key=key)
+    return []
 
 
 def _milliseconds(time: tuple[int, int]) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from turnledger.checkpoint.keys import readable_ledger
 from turnledger.checkpoint.record import RECORD_FORMAT, Cursor
@@ -35,6 +36,7 @@ _STATES = {
 _UNFINISHED = (RecordState.RUNNING, RecordState.PARKED)
 _WITHOUT_CONTENT = (RecordState.MISSING, RecordState.QUARANTINED, RecordState.UNREADABLE, RecordState.FOREIGN)
 _FAILED_JOBS = frozenset({"failed", "canceled", "stopped"})
+_ledger = lru_cache(maxsize=4_096)(readable_ledger)  # a sweep meets the same ledgers again and again
 _NO_CURSOR = Cursor(None, -1, -1, None)
 
 
@@ -68,14 +70,14 @@ def content_of(seen: Sighting) -> Content:
     """The record's content; a record that cannot be read is no error but a state."""
     if not seen.kind:
         state = RecordState.QUARANTINED if seen.quarantined else RecordState.MISSING
-        return Content(state, ledger=readable_ledger(seen.ledger))
+        return Content(state, ledger=_ledger(seen.ledger))
     found = seen.fields
     if found.get("format", "") not in ("", RECORD_FORMAT):
-        return Content(RecordState.FOREIGN, ledger=readable_ledger(seen.ledger))
+        return Content(RecordState.FOREIGN, ledger=_ledger(seen.ledger))
     try:
         return _decoded(found)
     except (*UNREADABLE, KeyError):
-        return Content(RecordState.UNREADABLE, ledger=readable_ledger(seen.ledger))
+        return Content(RecordState.UNREADABLE, ledger=_ledger(seen.ledger))
 
 
 def question_of(seen: Sighting, content: Content) -> Asked:
@@ -107,7 +109,7 @@ def _decoded(found: Mapping[str, str]) -> Content:
     "".join(found.values()).encode()
     state = _STATES[found["state"]]
     ended = state in (RecordState.COMPLETED, RecordState.REJECTED)
-    ledger = readable_ledger(found["ledger"])
+    ledger = _ledger(found["ledger"])
     if ledger is None or found["recorded"] not in ("0", "1") or found["format"] != RECORD_FORMAT:
         raise ValueError("a field holds what no release writes")
     int(found["revision"])

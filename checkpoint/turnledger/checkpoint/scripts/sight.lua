@@ -1,0 +1,26 @@
+-- One turn as it stands, at one moment. Writes nothing, and reads no content.
+--   KEYS 1 record  hash   2 steps  list   3 turns  zset   4 backlog  zset   5 rq job  hash   6 quarantine of the record
+--   ARGV 1 turn_id   2 ledger prefix   3 the ledger when the record does not name it   4 names of fields, a space between
+--   also reads the ledger's open, and the lengths of its pending and rejected
+-- Answer: type of the record's key, in quarantine, in open, in turns, in backlog, state of the job, bytes of the
+--         entry, number of steps, length of pending, length of rejected, then the fields.
+local function flag(value)
+  return value and value ~= 0 and 1 or 0
+end
+
+local kind, names, fields = redis.call('TYPE', KEYS[1]).ok, {}, {}
+local entry_bytes, steps, ledger = 0, 0, ARGV[3]
+for name in string.gmatch(ARGV[4], '%S+') do
+  names[#names + 1] = name
+end
+if kind == 'hash' then
+  fields = redis.call('HMGET', KEYS[1], unpack(names))
+  ledger = redis.call('HGET', KEYS[1], 'ledger') or ledger
+  entry_bytes = redis.call('HSTRLEN', KEYS[1], 'entry')
+  steps = redis.call('LLEN', KEYS[2])
+end
+local lists = ARGV[2] .. ledger
+return {kind, redis.call('EXISTS', KEYS[6]), flag(redis.call('SISMEMBER', lists .. ':open', ARGV[1])),
+  flag(redis.call('ZSCORE', KEYS[3], ARGV[1])), flag(redis.call('ZSCORE', KEYS[4], ARGV[1])),
+  redis.call('HGET', KEYS[5], 'status') or '', entry_bytes, steps, redis.call('LLEN', lists .. ':pending'),
+  redis.call('LLEN', lists .. ':rejected'), fields}
