@@ -154,4 +154,5 @@ def _draft(account: Account, *, record: Record, steps: Sequence[Step], wire: Seq
         steps=steps,
     )
     size = sum(map(byte_size, wire)) + int(draft.fields["entry_bytes"])
-    return Draft({**draft.fields, "bytes": size}, draft.digest)
+    # the epoch again: a record whose making was never answered may still name the one before
+    return Draft({**draft.fields, "bytes": size, "epoch": record.epoch}, draft.digest)
