@@ -4,10 +4,21 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from turnledger.store import CallRecord, Entry, Message, Replied, Step, Undelivered
 from turnledger.store.entry import Reply, calls_of, check_entry_size, encode_entry
-from turnledger.store.events import AT_COMPLETION, EventRow, encode_rows, handled_event, message_event
+from turnledger.store.events import (
+    AT_COMPLETION,
+    MESSAGE_ID_CHARACTERS,
+    EventRow,
+    encode_rows,
+    handled_event,
+    message_event,
+)
 from turnledger.store.fitting import needs_fitting
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,14 @@ def draft_completion(
         "events": encode_rows(_events(account, turn_id=turn_id, message_ids=message_ids)),
     }
     return Draft(fields, _digest([text, *(step.content for step in steps)]))
+
+
+def usable_receipt(receipt: object) -> str | None:
+    """The receipt, or None for one that can name no message: the reply was delivered all the same."""
+    if receipt is None or (isinstance(receipt, str) and len(receipt) <= MESSAGE_ID_CHARACTERS):
+        return receipt
+    log.warning("receipt_not_usable", type=type(receipt).__name__)
+    return None
 
 
 def kept_steps(steps: Sequence[Step], reply: Reply) -> int:

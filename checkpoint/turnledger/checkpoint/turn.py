@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import structlog
 
-from turnledger.checkpoint.completion import Account
+from turnledger.checkpoint.completion import Account, usable_receipt
 from turnledger.checkpoint.earlier import not_committed
 from turnledger.checkpoint.errors import (
     CheckpointUnavailable,
@@ -280,13 +280,15 @@ class Turn:
         if self._completed is not None:
             return self._completed[1]
         if self._delivered is None:
+            undelivered = replace(_account(Undelivered(reply), account), failure="delivery_failed")
+            self._drafted(undelivered, steps)  # what is refused is refused before anything is sent
             self._mark_delivering()
             try:
-                self._delivered = Replied(reply, send())
+                receipt = send()
             except Exception:
-                undelivered = replace(_account(Undelivered(reply), account), failure="delivery_failed")
                 self._complete_once(undelivered, steps)
                 raise
+            self._delivered = Replied(reply, usable_receipt(receipt))
         return self._complete_once(_account(self._delivered, account), steps)
 
     def fail(self, code: str, *, failure_id: str | None = None, notify: Callable[[], object] | None = None) -> None:
@@ -486,15 +488,7 @@ class Turn:
         asked = (account, tuple(steps))
         if self._completed is not None:
             return self._completed_before(asked)
-        new = self._held.checked(steps, calls_may_stay_open=True)
-        submission = Submission(
-            self._services,
-            record=self._record,
-            session=self._session,
-            account=account,
-            steps=(*self._held.steps, *new.steps),
-            wire=(*self._held.wire, *new.wire),
-        )
+        submission = self._drafted(account, steps)
         submitted = submission.send()
         self._submission, self.spooled = submission, submitted.spooled
         self._completed = (asked, submitted.completion)
@@ -502,6 +496,17 @@ class Turn:
         if submitted.queued:
             self._services.leases.confirm(self)
         return submitted.completion
+
+    def _drafted(self, account: Account, steps: Sequence[Step]) -> Submission:
+        new = self._held.checked(steps, calls_may_stay_open=True)
+        return Submission(
+            self._services,
+            record=self._record,
+            session=self._session,
+            account=account,
+            steps=(*self._held.steps, *new.steps),
+            wire=(*self._held.wire, *new.wire),
+        )
 
     def _completed_before(self, asked: _Asked) -> Completion:
         assert self._completed is not None, "called for a completed turn"
