@@ -117,6 +117,13 @@ class Engine:
     def queued(self) -> list[str]:
         return list(self.redis.lrange(self.keys.queue, 0, -1))
 
+    def commit_all(self) -> None:
+        """What one worker would do, in this process: every job in turn, each of which carries others."""
+        committer = self.committer()
+        while job := self.redis.lpop(self.keys.queue):
+            committer.persist(job.removeprefix("turn-"))
+            self.redis.delete(f"rq:job:{job}")
+
     def committer(self, **settings: Any) -> Committer:
         """A committer in this process; call `persist` as a worker would."""
         quick = {"transient_wait_s": 0.5, "first_pause_s": 0.01, "longest_pause_s": 0.05, **settings}

@@ -60,7 +60,7 @@ def test_trouble_that_passes_is_waited_out(engine: Engine, sqlstate: str) -> Non
     _committer(engine, sleep=sleep).persist(first.turn_id)
     _committer(engine).persist(second.turn_id)
     assert len(pauses) == 3
-    _take_jobs_off(engine)
+    engine.commit_all()
     check_invariants(engine.database_url, engine.redis_url, told=engine.told)
 
 
@@ -210,10 +210,3 @@ def _wait_for_a_waiting_lock(engine: Engine) -> None:
     with _connected(engine) as connection, within(10):
         while not connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
             pass
-
-
-def _take_jobs_off(engine: Engine) -> None:
-    for job in engine.queued():
-        _committer(engine).persist(job.removeprefix("turn-"))
-        engine.redis.delete(f"rq:job:{job}")
-    engine.redis.delete(engine.keys.queue)
