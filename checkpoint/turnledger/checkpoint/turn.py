@@ -15,7 +15,7 @@ from turnledger.checkpoint.errors import (
     CompletionConflict,
 )
 from turnledger.checkpoint.record import Cursor, Record
-from turnledger.checkpoint.records import Claim, Fields
+from turnledger.checkpoint.records import Claim, Fields, turn_not_found
 from turnledger.checkpoint.replacing import (
     ReplaceableHistory,
     end_child_ledger,
@@ -419,15 +419,16 @@ class Turn:
         """Return once the completed turn is history.
 
         Raises:
-            TimeoutError: it is still pending, and will be committed all the same.
+            TimeoutError: it is still pending, and will be committed all the same, or was rejected; the message says.
+            TurnNotFound: Redis has forgotten it.
         """
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            record, _ = self._records.read(self.turn_id)
-            if record.state == "committed":
-                return
+        while (state := self._records.states([self.turn_id])[0]) != "committed":
+            if state is None:
+                raise turn_not_found(self.turn_id)
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"turn {self.turn_id} is {state} after {timeout_s:g} s")
             time.sleep(WAIT_POLL_S)
-        raise TimeoutError(f"turn {self.turn_id} is {record.state} after {timeout_s:g} s")
 
     def submit_again(self) -> None:
         """Called when the completed turn's record is gone or went back: Redis lost what it had acknowledged.
