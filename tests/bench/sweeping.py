@@ -187,7 +187,7 @@ def _watched(rig: Rig, action: Callable[[], None]) -> tuple[float, Waits]:
 
 _HOW = (
     f"{RECORDS:,} records of {LEDGERS:,} ledgers, 5 KB each: seven of ten committed, the rest pending, running and "
-    "parked in equal parts. One pass of the reconciler looks at each turn in Redis (record, lists, indexes, job) and in "
+    "parked in equal parts. One pass of the reconciler looks at each turn in Redis (record, lists, job) and in "
     "Postgres, beside it a pass of SCAN and HMGET of the same fields by the same client. Meanwhile another process "
     "asks Redis for a key, waits half a millisecond, and asks again."
 )
