@@ -35,8 +35,8 @@ class CommitPoint:
         self._lock_timeout_ms = lock_timeout_ms or database.settings.commit_lock_timeout_ms
         self._settings = records.settings
 
-    def commit_group(self, ledger: LedgerName, *, most_turns: int) -> dict[str, Decided]:
-        """Commit this ledger and those at the head of the queue, as far as nobody else holds them.
+    def commit_group(self, ledger: LedgerName | None, *, most_turns: int) -> dict[str, Decided]:
+        """Commit this ledger, if one is given, and those at the head of the queue, as far as nobody else holds them.
 
         What became of each turn, by turn_id: within `most_turns` and 32 MiB, so many from the front of each ledger as
         stand in the queue's head.
@@ -46,9 +46,11 @@ class CommitPoint:
             StoreUnavailable, StoreBusy, StoreMisconfigured, CheckpointUnavailable: nothing is lost; a commit
                 whose answer was lost is found by the next try.
         """
-        counts = {encode_ledger(ledger): 1}
-        for name, count in self._records.window(most_jobs=most_turns - 1):
+        counts = {} if ledger is None else {encode_ledger(ledger): 1}
+        for name, count in self._records.window(most_jobs=most_turns - len(counts)):
             counts[name] = counts.get(name, 0) + count
+        if not counts:
+            return {}
         names = {found: name for name in counts if (found := readable_ledger(name))}
         with self._database.transaction() as connection:
             heads = lock_free_ledgers(connection, list(names))
