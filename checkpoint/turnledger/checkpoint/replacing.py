@@ -72,6 +72,7 @@ def mark_others(records: Records, *, ledger: LedgerName, version: int, by: str) 
     upkeep = Upkeep(records)
     try:
         marked = upkeep.mark_replaced(ledger, version=version, by=by)
+        crash_point("upkeep.marked")
         upkeep.request_invalidation(ledger)
     except CheckpointUnavailable as error:
         log.warning("others_not_marked", turn_id=by, reason=str(error))

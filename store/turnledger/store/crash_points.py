@@ -26,6 +26,9 @@ CRASH_POINTS = {
     "commit.written": "the rows are written, the transaction is open",
     "commit.committed": "the transaction is committed, Redis does not know it",
     "commit.finished": "Redis knows it, the job has not returned",
+    "upkeep.marked": "the other open turns are marked, no look at their ledger is asked for",
+    "upkeep.ended": "the reconciler has ended a record, Postgres has no terminal",
+    "upkeep.told": "the reconciler has written a terminal, the record is as it was",
 }
 
 _name, _, _pass = os.environ.get("TURNLEDGER_CRASH_AT", "").partition(":")

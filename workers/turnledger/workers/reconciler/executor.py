@@ -7,6 +7,7 @@ from turnledger.checkpoint.commit_point import CommitPoint
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.repairs import Fields, Repairs
 from turnledger.store import LedgerName
+from turnledger.store.crash_points import crash_point
 from turnledger.workers.reconciler.cases import Case
 from turnledger.workers.reconciler.decisions import Do
 from turnledger.workers.reconciler.terminals import Terminals
@@ -76,6 +77,7 @@ class Executor:
 
     def _abandon(self, case: Case) -> bool:
         ended = self._repairs.end(case.seen, {"state": "abandoned", "outcome": "duplicate", "first": case.first})
+        crash_point("upkeep.ended")
         return ended and self._write_duplicate(case)
 
     def _finish(self, case: Case, *, outcome: str) -> bool:
@@ -83,6 +85,7 @@ class Executor:
 
     def _finish_duplicate(self, case: Case) -> bool:
         self._write_duplicate(case)
+        crash_point("upkeep.told")
         return self._repairs.end(case.seen, {"state": "committed", "outcome": "duplicate", "first": case.first})
 
     def _make_job(self, case: Case) -> bool:
@@ -122,6 +125,7 @@ class Executor:
         self._terminals.lost_work(
             case.turn_id, ledger=_ledger(case), now_ms=case.seen.now_ms, still=lambda: self._has_no_record(case)
         )
+        crash_point("upkeep.told")
         return self._repairs.place(case.seen)
 
     def _lose_session(self, case: Case) -> bool:
