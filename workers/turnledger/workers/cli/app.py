@@ -80,7 +80,7 @@ def up(
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
     folder: Annotated[Path, typer.Option(help="Where the data is kept.")] = UP_FOLDER,
 ) -> None:
-    """Run Postgres, Redis, workers and the clock in the foreground; Ctrl-C stops them, the data stays."""
+    """Run Postgres, Redis, workers, upkeep and the clock in the foreground; Ctrl-C stops them, the data stays."""
     from turnledger.workers.cli.up import run_up
 
     raise typer.Exit(run_up(folder, workers=workers))
