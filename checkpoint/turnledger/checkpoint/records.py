@@ -7,11 +7,9 @@ a repeat by itself, and gets its first answer again.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from redis import Redis
-from redis.commands.core import Script
 
 from turnledger.checkpoint.connection import connect, translated
 from turnledger.checkpoint.errors import (
@@ -34,6 +32,7 @@ from turnledger.checkpoint.record import (
     decode_view,
     unknown_format,
 )
+from turnledger.checkpoint.scripting import flat, load_script
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.store import LedgerName
 from turnledger.store.json_text import encode_json
@@ -95,7 +94,7 @@ class Records:
         self.redis = redis
         self.settings = settings
         self.keys = Keys(settings.prefix, settings.rq_prefix, settings.commit_queue)
-        self._scripts = {name: _load(redis, name) for name in _SCRIPTS}
+        self._scripts = {name: load_script(redis, name) for name in _SCRIPTS}
         self._lease_ms = round(settings.lease_s * 1000)
         self._expiry_ms = round(settings.unfinished_expiry_s * 1000)
         self._spare_ms = round(settings.spare_copy_s * 1000)
@@ -121,7 +120,7 @@ class Records:
         places = [keys.record(claim.turn_id), keys.open(ledger), keys.completions(ledger), keys.turns]
         head = [keys.turn_prefix, claim.turn_id, work_key, claim.owner, self._lease_ms, self._expiry_ms]
         owned = {"owner": claim.owner, "revision": claim.revision, **fields}
-        answer = self._run("open", places, [*head, *_flat(owned)])
+        answer = self._run("open", places, [*head, *flat(owned)])
         if answer[0] == "opened":
             return int(answer[1])
         turn_id, state, owner = answer[1:] if answer[0] == "running" else (claim.turn_id, "running", None)
@@ -141,7 +140,7 @@ class Records:
         places = [keys.record(claim.turn_id), keys.steps(claim.turn_id), keys.turns]
         lease_ms = self._lease_ms if lease == "keep" else 0
         head = [claim.turn_id, claim.owner, claim.revision, operation or new_token(), lease_ms, self._expiry_ms]
-        answer = self._run("save", places, [*head, 2 * len(fields), *_flat(fields), *steps])
+        answer = self._run("save", places, [*head, 2 * len(fields), *flat(fields), *steps])
         if answer[0] != "saved":
             raise _refused(claim.turn_id, answer)
         return claim.advanced()
@@ -223,8 +222,8 @@ class Records:
         job = commit_job(turn_id, settings=self.settings)
         head: list[Any] = [turn_id, claim.owner, claim.revision, operation, digest, keys.turn_prefix, work_key]
         head += [keys.queue, job_id(turn_id), self.settings.pending_turns]
-        head += [2 * len(fields), *_flat(fields)]
-        answer = self._run("complete", self._complete_keys(ledger, turn_id), [*head, 2 * len(job), *_flat(job), *steps])
+        head += [2 * len(fields), *flat(fields)]
+        answer = self._run("complete", self._complete_keys(ledger, turn_id), [*head, 2 * len(job), *flat(job), *steps])
         if answer[0] == "conflict":
             raise CompletionConflict(f"turn {turn_id} was completed before with another content; the first stands")
         if answer[0] == "full":
@@ -250,7 +249,7 @@ class Records:
         keys, turn_id = self.keys, claim.turn_id
         places = [keys.record(turn_id), keys.steps(turn_id), keys.open(ledger), keys.turns]
         head = [turn_id, claim.owner, claim.revision, operation, state, self._spare_ms]
-        answer = self._run("end", places, [*head, *_flat(fields)])
+        answer = self._run("end", places, [*head, *flat(fields)])
         if answer[0] != "ended_now":
             raise _refused(turn_id, answer)
         return int(answer[1])
@@ -377,7 +376,7 @@ class Records:
         ours = [keys.record(turn_id), keys.pending(ledger), keys.backlog]
         theirs = [keys.job(turn_id), keys.queues, keys.queue, keys.failed_registry]
         theirs += [keys.canceled_registry, keys.taken_jobs, keys.executions(turn_id)]
-        fields = _flat(commit_job(turn_id, settings=self.settings)) if job == "make" else []
+        fields = flat(commit_job(turn_id, settings=self.settings)) if job == "make" else []
         head = [turn_id, keys.turn_prefix, keys.queue, job_id(turn_id)]
         return str(self._run("restore", [*ours, *theirs], [*head, *fields]))
 
@@ -427,16 +426,6 @@ def _refused(turn_id: str, answer: Sequence[Any]) -> Exception:
         state=answer[1],
         owner=answer[2],
     )
-
-
-def _load(redis: Redis, name: str) -> Script:
-    folder = files("turnledger.checkpoint").joinpath("scripts")
-    parts = [folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("_shared", name)]
-    return redis.register_script("\n".join(parts))
-
-
-def _flat(fields: Mapping[str, Any]) -> list[Any]:
-    return [item for pair in fields.items() for item in pair]
 
 
 def _pairs(flat: Sequence[str]) -> dict[str, str]:
