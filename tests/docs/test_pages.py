@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.store import StoreSettings
 from turnledger.store.crash_points import CRASH_POINTS
+from turnledger.workers.cli.logs import LogSettings
 from turnledger.workers.settings import WorkerSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,6 +18,7 @@ KINDS: dict[str, type[BaseSettings]] = {
     "Postgres": StoreSettings,
     "Redis": CheckpointSettings,
     "Workers and clock": WorkerSettings,
+    "Logs of the command line": LogSettings,
 }
 
 

@@ -117,6 +117,7 @@ def _make_engine(settings: StoreSettings) -> Engine:
         isolation_level="READ COMMITTED",
         pool_size=settings.pool_size,
         pool_pre_ping=False,
+        hide_parameters=True,  # an error that is logged must not quote a conversation
         connect_args=_connect_arguments(settings, options=url.query.get("options", "")),
     )
 
