@@ -303,7 +303,7 @@ def test_a_completed_turn_whose_history_is_not_there_is_committed_as_it_is(curso
 
 def test_a_rejected_turn_is_moved_to_its_list_and_left_to_an_operator() -> None:
     """(RC-8)"""
-    assert reason(REJECTED) == (Do.LIST, "rejected", Tone.REPORTED)
+    assert reason(REJECTED) == (Do.LIST, "rejected", Tone.QUIET)
     assert does(REJECTED, pending=Pending.ONCE) == (Do.PLACE, "RC-8")
     assert does(REJECTED, rejected=Rejected.ABSENT) == (Do.PLACE, "RC-8")
     assert does(REJECTED, sql=Sql.DONE) == (Do.FINISH, "RC-8")

@@ -126,7 +126,7 @@ def test_a_sweep_goes_in_small_steps_can_be_stopped_and_goes_on(stores: Stores, 
         lapse(stores, turn)
     asked = iter(range(1_000))
     with reconciling(stores, reconcile_page=10) as first:
-        report = first.sweep(stopped=lambda: next(asked) >= 2)
+        report = first.sweep(stopped=lambda: next(asked) >= 30)
     assert (report.whole, 0 < report.done["park"] < 60) == (False, True)
     with reconciling(stores, reconcile_page=10) as second:
         rest = second.sweep()

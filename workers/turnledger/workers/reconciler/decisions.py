@@ -295,7 +295,7 @@ _REJECTED = (
     _quiet(Do.PLACE, "RC-8", pending=_IN_PENDING),
     _quiet(Do.PLACE, "RC-8", rejected=Rejected.ABSENT),
     _quiet(Do.PLACE, "RC-8", indexes=Indexes.WRONG),
-    _reported(Do.LIST, "RC-8", "rejected"),
+    _quiet(Do.LIST, "RC-8", "rejected"),
 )
 _COMMITTED = (
     _reported(Do.REVIVE, "RC-9", "lost_by_postgres", recording=_ON, sql=_UNDECIDED, copy=Copy.WHOLE),

@@ -45,6 +45,8 @@ class _Tally:
     """What a sweep has come to so far."""
 
     tell: Callable[[Finding], None]
+    stopped: Callable[[], bool]
+    was_stopped: bool = False
     troubled: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     examined: int = 0
@@ -53,8 +55,14 @@ class _Tally:
     postponed: int = 0
     reported: int = 0
 
-    def report(self, *, whole: bool) -> Report:
-        return Report(self.examined, dict(self.done), self.changed, self.postponed, self.reported, whole)
+    def stop(self) -> bool:
+        """Whether to go no further; once asked to, it stays so."""
+        self.was_stopped = self.was_stopped or self.stopped()
+        return self.was_stopped
+
+    def report(self) -> Report:
+        """As a value; `whole` unless it was stopped."""
+        return Report(self.examined, dict(self.done), self.changed, self.postponed, self.reported, not self.was_stopped)
 
 
 class Reconciler:
@@ -101,29 +109,29 @@ class Reconciler:
     ) -> Report:
         """Look at every turn, and repair what is not as it should be; a second sweep then changes nothing.
 
-        `tell` hears of every action but `nothing`. In the mode `look` nothing is written. `stopped` is asked between
-        two steps of the scan.
+        `tell` hears of every action but `nothing`. In the mode `look` nothing is written. `stopped` is asked before
+        each step of the scan and before each action.
 
         Raises:
             StoreUnavailable, CheckpointUnavailable: a server is away; what was done stays done.
             StoreMisconfigured, CheckpointMisconfigured: a person has to act.
         """
-        tally = _Tally(tell)
+        tally = _Tally(tell, stopped)
         for batch in self._batches():
-            if stopped():
-                return tally.report(whole=False)
             self._settle(batch, tally, mode=mode)
+            if tally.was_stopped:
+                return tally.report()
         if mode == "repair":
             self._repairs.forget_expired()
-        return tally.report(whole=True)
+        return tally.report()
 
     def invalidate_ledger(self, ledger: LedgerName) -> Report:
         """Put right what one ledger's index of open turns names, after its history was replaced. Raises as `sweep`."""
-        tally, name = _Tally(_silent), encode_ledger(ledger)
+        tally, name = _Tally(_silent, _never), encode_ledger(ledger)
         turn_ids = self._sightings.open_turns(name)
         for first in range(0, len(turn_ids), self._page):
             self._settle(dict.fromkeys(turn_ids[first : first + self._page], name), tally, mode="repair")
-        return tally.report(whole=True)
+        return tally.report()
 
     def _batches(self) -> Iterator[_Batch]:
         """turn_id -> encoded ledger, for turns without a record; what is found twice is looked at twice."""
@@ -137,8 +145,10 @@ class Reconciler:
 
     def _settle(self, batch: _Batch, tally: _Tally, *, mode: Mode) -> None:
         """Look and act in turns, until nothing changes any more."""
-        tally.examined += len(batch)
-        for _ in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS):
+            if tally.stop():
+                return
+            tally.examined += len(batch) if number == 0 else 0
             cases = sorted(self._look(batch), key=lambda case: case.content.completion_no)
             acted = [case for case in cases if self._act(case, tally, mode=mode)]
             if not acted:
@@ -174,7 +184,7 @@ class Reconciler:
     def _act(self, case: Case, tally: _Tally, *, mode: Mode) -> bool:
         """Whether the action was done and the turn has to be looked at again."""
         action = case.action
-        if action.do is Do.NOTHING or case.turn_id in tally.told:
+        if action.do is Do.NOTHING or case.turn_id in tally.told or tally.stop():
             return False
         if mode == "look":
             tally.told.add(case.turn_id)
@@ -218,7 +228,8 @@ def _finding(case: Case, outcome: str) -> Finding:
 
 def _log(finding: Finding) -> None:
     action = finding.action
-    say = log.warning if action.tone is Tone.REPORTED else log.info
+    quiet = log.debug if action.do is Do.LIST else log.info
+    say = log.warning if action.tone is Tone.REPORTED else quiet
     say(
         "turn_reconciled",
         turn_id=finding.turn_id,
