@@ -62,6 +62,7 @@ class Local(NamedTuple):
     label: str = ""
     holds_lock: bool = False
     ended: str = ""
+    unwritten: Tables | None = None
 
 
 class Step(NamedTuple):
@@ -113,7 +114,7 @@ class Machine:
 
     def _execution(self, number: int, local: Local, stores: Stores | None) -> Execution:
         tokens = f"{self._numbered_from + number}{local.operation + 1:02d}"
-        return Execution(local.answers, stores, tokens, holds_lock=local.holds_lock)
+        return Execution(local.answers, stores, tokens, holds_lock=local.holds_lock, unwritten=local.unwritten)
 
     def _attempt(self, number: int, local: Local, *, execution: Execution, reports: list[Report]) -> Local:
         program = self.programs[number]
@@ -143,6 +144,7 @@ class Machine:
             waits_for=pause.kind,
             label=pause.label,
             holds_lock=execution.holds_lock,
+            unwritten=execution.unwritten,
         )
 
     def _run_on(

@@ -68,7 +68,10 @@ class Stores:
 
 @dataclass(slots=True)
 class Execution:
-    """One run of an operation: answers that are known, then at most one atomic step, then a pause."""
+    """One run of an operation: answers that are known, then at most one atomic step, then a pause.
+
+    `unwritten` is what an open transaction has made of the tables: nobody else sees it before the commit.
+    """
 
     known: Sequence[Answer]
     stores: Stores | None
@@ -78,6 +81,7 @@ class Execution:
     reports: list[Report] = field(default_factory=list)
     label: str = ""
     keyspace: Keyspace | None = None
+    unwritten: Tables | None = None
     _position: int = 0
     _token: int = 0
     _used: bool = False
@@ -131,9 +135,9 @@ class Execution:
             _told(answer)
             return
         stores = self._statement("commit", blocked=False)
-        self._before, self.holds_lock = None, False
+        self._before, self.unwritten, self.holds_lock = None, None, False
         lost = {"lost": "down", "unanswered": "unanswered"}.get(stores.fault)
-        self._answer("commit", True if lost is None else Raised(lost))
+        self._answer("commit", None if lost is None else Raised(lost))
 
     def roll_back(self) -> None:
         """A transaction that ended in an error."""
@@ -141,8 +145,8 @@ class Execution:
             return
         if self.stores is not None and self._before is not None:
             self.stores.tables = self._before
-        self._before, self.holds_lock = None, False
-        self._answer("rollback", True)
+        self._before, self.unwritten, self.holds_lock = None, None, False
+        self._answer("rollback", None)
 
     def _statement(self, label: str, *, blocked: bool) -> Stores:
         """The stores, where a statement may run now: the transaction's first one begins a step."""
@@ -150,8 +154,11 @@ class Execution:
             return self.stores
         stores = self._fresh("postgres", label)
         if blocked and stores.fault != "busy":
+            self._hide_unwritten()
             raise Paused("postgres", label)
         self._used, self.label, self._before = True, label, stores.tables
+        if self.unwritten is not None:
+            stores.tables = self.unwritten
         return stores
 
     def _known(self, label: str) -> Answer | None:
@@ -164,11 +171,13 @@ class Execution:
 
     def _fresh(self, kind: Kind, label: str) -> Stores:
         if self.stores is None or self._used:
-            assert self._before is None or self.stores is None or self._before is self.stores.tables, (
-                "the model has no place for a transaction that writes and then waits"
-            )
+            self._hide_unwritten()
             raise Paused(kind, label)
         return self.stores
+
+    def _hide_unwritten(self) -> None:
+        if self._before is not None and self.stores is not None and self._before is not self.stores.tables:
+            self.unwritten, self.stores.tables = self.stores.tables, self._before
 
     def _answer(self, label: str, value: Any) -> Any:
         answer = Answer(label, value)

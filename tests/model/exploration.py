@@ -7,7 +7,7 @@ Every step is worked out once by running the product, and looked up from then on
 
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +22,11 @@ from tests.model.violation import Violation
 State = tuple[int, ...]
 REDIS, BEFORE, TABLES, LOCK, MEMORY, BUDGET, ACTORS = range(7)
 NOTHING = -1
+FAULT_WORDS: Mapping[Fault, str] = {
+    "lost": "the request is lost",
+    "unanswered": "it is done, the answer is lost",
+    "busy": "the lock is not to be had in time",
+}
 
 
 class Budget(NamedTuple):
@@ -222,8 +227,9 @@ class Explorer:
         free = state[LOCK] in (NOTHING, number)
         stores = Stores(self._redis.value(state[REDIS]), self._tables.values[state[TABLES]], free, fault)
         program = self._programs[number]
-        words = f"{program.name}: {program.operations[local.operation].name}: {local.label}"
-        label = self._labels.of(words if fault == "none" else f"{words} ({fault})")
+        where = f"Redis, {local.label}" if local.waits_for == "redis" else f"Postgres, from {local.label} on"
+        words = f"{program.name}, {program.operations[local.operation].name}: {where}"
+        label = self._labels.of(words if fault == "none" else f"{words}: {FAULT_WORDS[fault]}")
         self.worked_out += 1
         try:
             step = self._machine.step(number, local, stores)

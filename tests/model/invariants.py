@@ -41,9 +41,9 @@ class Holder(NamedTuple):
 class Memory:
     """What was promised on this path.
 
-    `told`: what engines were told is complete. `lost`: what a failover took back of that. `holders`: the newest handles that were given out; `superseded`:
-    the owners of older ones. `known_at_start`: (actor, turn) of starts under way, with the turns that
-    had been completed before. `unsaved`: a start could not ask Redis.
+    `told`: what engines were told is complete. `lost`: what a failover took back of that. `holders`: the newest handles
+    that were given out; `superseded`: the owners of older ones. `known_at_start`: (actor, turn) of starts under way,
+    with the turns that had been completed before. `unsaved`: a start could not ask Redis.
     """
 
     told: frozenset[Told] = frozenset()
@@ -71,7 +71,9 @@ class Invariants:
     """Every promise that is checked. `recovery` does what workers and clock do once nothing goes wrong any more."""
 
     recovery: Recovery
-    most_entries: int = field(default_factory=lambda: StoreSettings(database_url="postgresql://model/model").max_entries)
+    most_entries: int = field(
+        default_factory=lambda: StoreSettings(database_url="postgresql://model/model").max_entries
+    )
 
     def observe(self, memory: Memory, report: Report, *, actor: str, redis: RedisFacts, tables: Tables) -> Memory:
         """Check what an operation reports, and remember it."""

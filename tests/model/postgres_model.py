@@ -137,7 +137,7 @@ class _Mappings(Result):
 
 @cache
 def _row_type(columns: str) -> Any:
-    return namedtuple("Row", columns)  # noqa: PYI024  # the columns are known at run time only
+    return namedtuple("Row", columns)  # the columns are known at run time only
 
 
 @cache
@@ -203,7 +203,9 @@ def _create_ledgers(tables: Tables, parameters: Parameters) -> Answered:
 
 def _lock_ledger(tables: Tables, parameters: Parameters) -> Answered:
     row = _named(tables, parameters)
-    return Answered(tables, "ledger_id history_version next_seq turn_count", () if row is None else ((row[0], *row[3:]),))
+    return Answered(
+        tables, "ledger_id history_version next_seq turn_count", () if row is None else ((row[0], *row[3:]),)
+    )
 
 
 def _lock_free_ledgers(tables: Tables, parameters: Parameters) -> Answered:

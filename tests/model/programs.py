@@ -219,7 +219,8 @@ def _turn(actor: Actor) -> Turn:
 
 
 def _step(turn: Turn, name: str) -> Step:
-    return Step.of(role="assistant", content=f"{turn.turn_id}.{name}")
+    """Named for its turn, itself, and the history version that its holder knew of."""
+    return Step.of(role="assistant", content=f"{turn.turn_id}.{name}@{turn.cursor.history_version}")
 
 
 def _names(step: Step) -> Sequence[str]:

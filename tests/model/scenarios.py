@@ -28,15 +28,19 @@ from tests.model.recovery import Recovery
 
 @dataclass(frozen=True)
 class Scenario:
-    """`before` have run to their end, one after the other, when the exploration begins."""
+    """`before` have run to their end, one after the other, when the exploration begins.
+
+    `larger` is what may go wrong where there is time for it.
+    """
 
     name: str
     programs: tuple[Program, ...]
-    budget: Budget = Budget()
+    budget: Budget
+    larger: Budget
     before: tuple[Program, ...] = ()
 
 
-def explore(scenario: Scenario, product: Product, *, most_states: int) -> Exploration:
+def explore(scenario: Scenario, product: Product, *, budget: Budget, most_states: int) -> Exploration:
     """Visit every state of the scenario, or stop at the first broken promise."""
     invariants = Invariants(Recovery(product))
     stores, memory = Stores({}, Tables()), Memory()
@@ -44,7 +48,7 @@ def explore(scenario: Scenario, product: Product, *, most_states: int) -> Explor
     for number in range(len(scenario.before)):
         memory = _run_to_end(machine, number, stores=stores, memory=memory)
     machine = Machine(product, scenario.programs)
-    explorer = Explorer(machine, invariants, budget=scenario.budget, stores=stores, memory=memory)
+    explorer = Explorer(machine, invariants, budget=budget, stores=stores, memory=memory)
     return explorer.run(most_states=most_states)
 
 
@@ -70,12 +74,14 @@ _REPLACES_TOO = (start("b"), save("B1"), compact(), complete("B2"), submit_again
 TWO_RUNS = Scenario(
     "two runs of one work key",
     (node("A", *_A, faults=TROUBLE), node("B", *_B, faults=TROUBLE), worker(jobs=2)),
-    Budget(crashes=1, faults=1),
+    budget=Budget(crashes=1, faults=1),
+    larger=Budget(crashes=2, faults=2),
 )
 TWO_RUNS_FAILOVER = Scenario(
     "two runs of one work key, and a failover",
     (node("A", *_A), node("B", *_B), worker(jobs=2)),
-    Budget(crashes=1, failovers=1, forgotten=2),
+    budget=Budget(crashes=1, failovers=1, forgotten=2),
+    larger=Budget(crashes=1, failovers=1, forgotten=4),
 )
 THREE_TURNS = Scenario(
     "two runs of one work key and another turn",
@@ -85,17 +91,21 @@ THREE_TURNS = Scenario(
         node("C", start("c"), complete("C1")),
         worker(jobs=2),
     ),
+    budget=Budget(),
+    larger=Budget(crashes=1),
 )
 _REPEATED = (start("a", work_key="k"), complete("B1"), submit_again("a"), submit_again("a"))
 REPEATED_START = Scenario(
     "a start repeated while the first is under way",
     (node("A", *_A, faults=TROUBLE), node("B", *_REPEATED, faults=TROUBLE), worker(jobs=1)),
-    Budget(crashes=1, faults=1),
+    budget=Budget(crashes=1, faults=1),
+    larger=Budget(crashes=1, faults=2),
 )
 REPEATED_START_FAILOVER = Scenario(
     "a start repeated, and a failover",
     (node("A", *_A), node("B", *_REPEATED), worker(jobs=1)),
-    Budget(crashes=1, failovers=1, forgotten=2),
+    budget=Budget(crashes=1, failovers=1, forgotten=2),
+    larger=Budget(crashes=1, failovers=1, forgotten=4),
 )
 WHILE_COMMITTING = Scenario(
     "turns that start while others are committed",
@@ -104,58 +114,79 @@ WHILE_COMMITTING = Scenario(
         node("B", start("b"), complete("B1")),
         worker(jobs=2),
     ),
-    Budget(crashes=1),
+    budget=Budget(crashes=1),
+    larger=Budget(crashes=2, failovers=1),
     before=(node("Z", start("z", work_key="k2"), complete("Z1")),),
 )
 TAKE_OVER = Scenario(
     "a turn taken over",
     (node("A", *_A, faults=TROUBLE), node("B", *_TAKES_A, faults=TROUBLE), worker(jobs=1)),
-    Budget(crashes=1, failovers=1, faults=1),
+    budget=Budget(crashes=1, failovers=1, faults=1),
+    larger=Budget(crashes=1, failovers=1, faults=2),
 )
 TAKE_OVER_FORGOTTEN = Scenario(
     "a turn taken over, and a failover that forgets it",
     (node("A", *_A), node("B", *_TAKES_A), worker(jobs=1)),
-    Budget(crashes=1, failovers=1, forgotten=5),
+    budget=Budget(crashes=1, failovers=1, forgotten=5),
+    larger=Budget(crashes=2, failovers=1, forgotten=8),
 )
 TWO_TAKE_OVERS = Scenario(
     "a parked turn taken over twice",
+    (node("A", start("a"), park()), node("B", *_TAKES_A), node("C", *_TAKES_A_TOO), worker(jobs=1)),
+    budget=Budget(failovers=1, forgotten=2),
+    larger=Budget(crashes=1, failovers=1, forgotten=4),
+)
+RESUMED_AFTER = Scenario(
+    "a turn resumed after its history was replaced",
     (
-        node("A", start("a"), save("A1"), park()),
-        node("B", *_TAKES_A),
-        node("C", *_TAKES_A_TOO),
+        node("A", start("a"), save("A1"), compact(), complete("A2")),
+        node("B", start("b"), save("B1"), park()),
+        node("C", resume("b"), save("C1"), complete("C2")),
         worker(jobs=1),
     ),
-    Budget(failovers=1),
+    budget=Budget(),
+    larger=Budget(crashes=1),
 )
 REPLACEMENT = Scenario(
     "history replaced while another turn runs",
     (node("A", *_REPLACES), node("B", start("b"), save("B1"), complete("B2")), worker(jobs=2)),
-    Budget(crashes=1),
+    budget=Budget(crashes=1),
+    larger=Budget(crashes=2),
 )
 TWO_REPLACEMENTS = Scenario(
     "two turns replace one history",
     (node("A", *_REPLACES), node("B", *_REPLACES_TOO), worker(jobs=2)),
+    budget=Budget(),
+    larger=Budget(crashes=1),
 )
 REPLACEMENT_TAKEN_OVER = Scenario(
     "a turn that replaces history, taken over",
-    (node("A", *_REPLACES), node("B", resume("a"), save("B1"), compact(), complete("B2"), submit_again("a")), worker(jobs=1)),
-    Budget(crashes=1, failovers=1, forgotten=3),
+    (
+        node("A", *_REPLACES),
+        node("B", resume("a"), save("B1"), compact(), complete("B2"), submit_again("a")),
+        worker(jobs=1),
+    ),
+    budget=Budget(failovers=1, forgotten=2),
+    larger=Budget(crashes=1, failovers=1, forgotten=5),
 )
 COMMITTERS = Scenario(
     "two workers and the clock commit one ledger",
     (worker(jobs=2), worker(jobs=2), clock()),
-    Budget(crashes=2),
+    budget=Budget(crashes=1),
+    larger=Budget(crashes=3, failovers=1),
     before=(node("A", start("a", work_key="k"), complete("A1")), node("B", start("b"), complete("B1"))),
 )
 DELIVERY = Scenario(
     "a reply delivered, and the turn taken over",
     (node("A", start("a"), deliver("A1")), node("B", resume("a"), deliver("B1")), worker(jobs=1)),
-    Budget(crashes=1),
+    budget=Budget(crashes=1),
+    larger=Budget(crashes=2),
 )
 FAILURE = Scenario(
     "a run fails and its work is taken up again",
     (node("A", start("a", work_key="k"), fail()), node("B", *_B), node("C", resume("a"), fail()), worker(jobs=1)),
-    Budget(crashes=1),
+    budget=Budget(crashes=1),
+    larger=Budget(crashes=2),
 )
 
 SCENARIOS = (
@@ -168,6 +199,7 @@ SCENARIOS = (
     TAKE_OVER,
     TAKE_OVER_FORGOTTEN,
     TWO_TAKE_OVERS,
+    RESUMED_AFTER,
     REPLACEMENT,
     TWO_REPLACEMENTS,
     REPLACEMENT_TAKEN_OVER,

@@ -108,10 +108,9 @@ def described(redis: Frozen, tables: Tables) -> list[str]:
 
 def _record(turn_id: str, fields: Mapping[str, str], facts: RedisFacts) -> str:
     steps = [json.loads(step.split("\n", 2)[2]) for step in facts.steps.get(turn_id, ())]
-    words = [
-        f"Redis: turn {turn_id} {fields['state']}, owner {owner_name(fields['owner'])}, revision {fields['revision']},"
-        f" epoch {fields['epoch']}, steps {steps}"
-    ]
+    owner = owner_name(fields["owner"])
+    words = [f"Redis: turn {turn_id} {fields['state']}, owner {owner}, steps {steps}"]
+    words += [f"{name} {fields[name]}" for name in ("revision", "epoch")]
     names = ("covered", "replaced_by", "blocked", "delivery", "superseded_by", "bootstrap", "refusal")
     words += [f"{name} {fields[name]}" for name in names if fields.get(name)]
     return ", ".join(words)
