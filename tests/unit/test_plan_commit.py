@@ -118,7 +118,7 @@ one_run_an_id = st.lists(turns, min_size=1, max_size=12, unique_by=lambda turn: 
 outcomes: st.SearchStrategy[EndedAs | None] = st.sampled_from([None, None, None, "lost", "failed", "abandoned"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data(), one_run_an_id)
 def test_whatever_is_committed_again_and_in_whatever_groups_numbers_stay_dense_and_nothing_doubles(
     data: st.DataObject, runs: list[CompletedTurn]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from turnledger.checkpoint.completion import Draft
+from turnledger.checkpoint.errors import AlreadyRunning, StaleTurn
 from turnledger.checkpoint.records import Claim, Fields, Lease, Records, new_token
 from turnledger.store import LedgerName
 from turnledger.store.crash_points import crash_point
@@ -16,7 +17,6 @@ class Opening:
     """A record that could not be made at the start, because Redis was away; the next write makes it."""
 
     ledger: LedgerName
-    work_key: str
     fields: Fields
 
 
@@ -116,5 +116,10 @@ class Session:
         if self._opening is None:
             return
         opening = self._opening
-        self._records.open(self._claim, ledger=opening.ledger, work_key=opening.work_key, fields=opening.fields)
+        try:
+            # Under no work key: another run of it may have begun meanwhile, and the first to complete stands.
+            self._records.open(self._claim, ledger=opening.ledger, work_key="", fields=opening.fields)
+        except AlreadyRunning as error:
+            turn_id = self._claim.turn_id
+            raise StaleTurn(f"turn {turn_id} was started again elsewhere", turn_id=turn_id) from error
         self._opening = None

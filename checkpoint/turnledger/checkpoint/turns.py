@@ -273,7 +273,7 @@ class Turns:
         fields = begun.fields
         if begun.again:
             fields = {**fields, "epoch": fence_first_try(self._database, request)}
-        opening = Opening(request.ledger, request.work_key, fields)
+        opening = Opening(request.ledger, fields)
         record = _new_record(claim, fields)
         turn = Turn(self._services, record=record, opening=opening, history_error=begun.history_error)
         turn.checkpoint_error = error

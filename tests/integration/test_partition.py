@@ -1,0 +1,71 @@
+"""A node that Redis could not be reached from when its turn began, and what others did meanwhile."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.proxy import Proxy
+from tests.stores import Stores, assistant, begin, contents, user
+from turnledger.checkpoint import Completion, StaleTurn, Turns
+from turnledger.store import Replied
+
+
+@pytest.fixture
+def proxy(stores: Stores) -> Iterator[Proxy]:
+    with Proxy(stores.redis_url) as standing:
+        yield standing
+
+
+@pytest.fixture
+def cut_off(stores: Stores, proxy: Proxy) -> Turns:
+    """A node that reaches Redis only once the proxy is restored."""
+    node = stores.node(redis_url=proxy.url, retries=0, connect_timeout_s=0.3, reply_timeout_s=0.3)
+    proxy.cut()
+    return node
+
+
+@pytest.mark.parametrize("first", ["cut off", "other"])
+def test_two_runs_of_one_work_that_did_not_see_each_other_both_complete(
+    stores: Stores, proxy: Proxy, cut_off: Turns, first: str
+) -> None:
+    """The first stands, the other names it; no completion is refused for the other's sake (ST-5, FL-2)."""
+    lonely = begin(cut_off, work_key="k")
+    lonely.save(steps=[user("one")])
+    other = begin(stores.node(), work_key="k")
+    proxy.restore()
+    lonely.save(steps=[user("two")])
+    assert lonely.checkpoint_error is None
+    early, late = (lonely, other) if first == "cut off" else (other, lonely)
+    early.complete(reply=Replied("Early"), steps=[assistant("Early")])
+    assert late.complete(reply=Replied("Late")) == Completion(early.turn_id, early.entry_id, duplicate=True)
+    stores.drain()
+    assert [entry["turn_id"] for entry in stores.entries()] == [early.turn_id]
+    assert stores.types(late.turn_id) == ["turn_started", "turn_duplicate"]
+    assert contents(begin(stores.node()).history())[-1] == '{"role":"assistant","content":"Early"}'
+
+
+def test_a_turn_that_was_started_again_elsewhere_is_no_longer_its_first_holders(
+    stores: Stores, proxy: Proxy, cut_off: Turns
+) -> None:
+    """Under one turn_id the later start has it (CK-2, ST-8)."""
+    lonely = begin(cut_off, turn_id="t-1")
+    current = begin(stores.node(), turn_id="t-1")
+    proxy.restore()
+    for _ in range(2):
+        with pytest.raises(StaleTurn):
+            lonely.save(steps=[user("one")])
+        with pytest.raises(StaleTurn):
+            lonely.complete(reply=Replied("Lonely"))
+    current.complete(reply=Replied("Current"))
+    stores.drain()
+    assert stores.texts() == ["Current"]
+
+
+def test_steps_that_could_not_be_saved_come_with_the_next_save(stores: Stores, proxy: Proxy, cut_off: Turns) -> None:
+    """All of them, in order, however many calls they were meant for (FL-2)."""
+    turn = begin(cut_off)
+    for number in range(5):
+        turn.save(steps=[user(str(number))])
+    proxy.restore()
+    turn.save(steps=[user("5")])
+    assert [step.value["content"] for step in cut_off.read(turn.turn_id).steps] == list("012345")
