@@ -341,3 +341,19 @@ def test_a_corrupt_spelling_of_an_entry_is_told_from_a_missing_one(stores: Store
     ((stored,),) = stores.rows("SELECT entry::text FROM ledger_entry")
     with pytest.raises(CorruptData, match="entry_id"):
         decode_entry(stored, ordinal=1)
+
+
+def test_a_reply_under_the_id_of_another_message_is_reported(
+    stores: Stores, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first text stays, and the conflict is in the log, without the texts (EV-5, EV-2)."""
+    first = (message_event(Message("r1", "First secret"), now=STARTED),)
+    commit(stores, a_turn("t1", before=first, events=(handled_event("r1", now=""),)))
+    commit(stores, a_turn("t2", before=first, events=(handled_event("r1", now=""),)))
+    assert "event_key_conflict" not in capsys.readouterr().out
+    commit(stores, a_turn("t3", events=(message_event(Message("r1", "Second secret", role="assistant"), now=""),)))
+    printed = capsys.readouterr().out
+    assert printed.count("event_key_conflict") == 1
+    assert "message:r1" in printed
+    assert "secret" not in printed
+    assert stores.texts() == ["First secret"]

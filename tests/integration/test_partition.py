@@ -69,3 +69,20 @@ def test_steps_that_could_not_be_saved_come_with_the_next_save(stores: Stores, p
     proxy.restore()
     turn.save(steps=[user("5")])
     assert [step.value["content"] for step in cut_off.read(turn.turn_id).steps] == list("012345")
+
+
+@pytest.mark.xfail(
+    reason="complete looks at open runs of its work key alone: one that comes into sight later learns it at its commit"
+)
+@pytest.mark.parametrize("state", ["pending", "committed"])
+def test_a_completion_that_comes_into_sight_late_names_the_first(
+    stores: Stores, proxy: Proxy, cut_off: Turns, state: str
+) -> None:
+    """The second's complete returns the first's ids (ST-5)."""
+    lonely = begin(cut_off, work_key="k")
+    other = begin(stores.node(), work_key="k")
+    other.complete(reply=Replied("Early"))
+    if state == "committed":
+        stores.drain()
+    proxy.restore()
+    assert lonely.complete(reply=Replied("Late")) == Completion(other.turn_id, other.entry_id, duplicate=True)

@@ -23,6 +23,7 @@ from turnledger.store.ledger import (
     find_keys,
     find_runs,
     first_of_each_key,
+    report_conflicts,
 )
 
 Verdict = Literal["committed", "duplicate", "already", "superseded"]
@@ -220,11 +221,29 @@ def _evidence(connection: Connection, heads: Mapping[LedgerName, Head], turns: S
         for row in (*turn.before, *turn.events)
         if row.key is not None
     ]
+    keys = find_keys(connection, keyed)
+    if keys:
+        _report_conflicts(connection, heads, turns, keys=keys)
     return Evidence(
         runs=find_runs(connection, [turn.turn_id for turn in turns]),
         answered={pair: found.turn_id for pair, found in answered.items()},
-        keys=find_keys(connection, keyed),
+        keys=keys,
     )
+
+
+def _report_conflicts(
+    connection: Connection,
+    heads: Mapping[LedgerName, Head],
+    turns: Sequence[CompletedTurn],
+    *,
+    keys: Collection[tuple[int, str]],
+) -> None:
+    """What keyed events hold is compared only where a key comes again."""
+    for turn in turns:
+        head = heads[turn.ledger]
+        again = [row for row in (*turn.before, *turn.events) if (head.ledger_id, row.key) in keys]
+        if again:
+            report_conflicts(connection, head, again, turn_id=turn.turn_id)
 
 
 def _write_rest(

@@ -143,11 +143,23 @@ def append(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn
     brings nothing new changes nothing, activity time included.
     """
     known = _keyed_events(connection, head, rows)
+    conflicts = _report(rows, known, head=head, turn_id=turn_id)
+    fresh = first_of_each_key(rows, known)
+    return AppendResult(_append_fresh(connection, head, fresh, turn_id=turn_id), conflicts)
+
+
+def report_conflicts(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str) -> tuple[str, ...]:
+    """Log and return the keys that are in the log with other content than here; what is there stays."""
+    return _report(rows, _keyed_events(connection, head, rows), head=head, turn_id=turn_id)
+
+
+def _report(
+    rows: Sequence[EventRow], known: Mapping[str, _Content], *, head: Head, turn_id: str | None
+) -> tuple[str, ...]:
     conflicts = _conflicts(rows, known)
     if conflicts:
         log.warning("event_key_conflict", ledger_id=head.ledger_id, turn_id=turn_id, keys=conflicts)
-    fresh = first_of_each_key(rows, known)
-    return AppendResult(_append_fresh(connection, head, fresh, turn_id=turn_id), conflicts)
+    return conflicts
 
 
 def _append_fresh(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str | None) -> Head:
