@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -25,8 +24,6 @@ from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnav
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.store import InvalidInput
 
-DecodeErrors = Literal["strict", "surrogateescape"]
-
 _TEXT_BYTES = "utf-8"  # everything we keep is UTF-8 text: lone surrogates are spelled out before they get here
 _REFUSALS = (AuthenticationError, AuthorizationError, NoPermissionError)
 _TRANSIENT = (
@@ -43,10 +40,11 @@ _TRANSIENT_SIGNS = re.compile(
 )
 
 
-def connect(settings: CheckpointSettings, *, errors: DecodeErrors = "strict") -> Redis:
+def connect(settings: CheckpointSettings) -> Redis:
     """A client that decodes text and repeats a call whose connection broke; nothing connects yet.
 
-    `errors` is what becomes of bytes that are no text: an error, or lone surrogates that stand for them both ways.
+    Bytes that are no text come as lone surrogates, and go back as those bytes: one broken record must not keep a
+    client from reading the others.
 
     Raises:
         InvalidInput: the URL cannot be read.
@@ -56,7 +54,7 @@ def connect(settings: CheckpointSettings, *, errors: DecodeErrors = "strict") ->
             settings.redis_url,
             decode_responses=True,
             encoding=_TEXT_BYTES,
-            encoding_errors=errors,
+            encoding_errors="surrogateescape",
             **connection_options(settings),
         )
     except ValueError as error:

@@ -18,6 +18,7 @@ _UNAVAILABLE_CLASSES = {"08", "53", "57", "58"}  # connection, resources, operat
 _UNAVAILABLE = {"25006", "25P03"}  # a read-only standby, an idle transaction ended by the server
 _DATA_CLASSES = {"22", "54"}  # data exceptions, program limits
 _CONSTRAINT_CLASS = "23"
+_NO_TEXT = "22021"  # what Postgres itself says of such bytes
 
 # Postgres refuses a connection before the driver knows a SQLSTATE; the server's words are all there is.
 _MISCONFIGURED_WORDS = {
@@ -28,8 +29,10 @@ _MISCONFIGURED_WORDS = {
 }
 
 
-def translate(error: SQLAlchemyError | psycopg.Error) -> TurnledgerError:
+def translate(error: SQLAlchemyError | psycopg.Error | UnicodeEncodeError) -> TurnledgerError:
     """The one translation of a driver's error; the original stays its cause."""
+    if isinstance(error, UnicodeEncodeError):
+        return StoreRefused("the driver refused the data: it is no Unicode text", sqlstate=_NO_TEXT, constraint=None)
     if isinstance(error, PoolTimeout):
         return StoreBusy("every database connection of this process is in use")
     driver_error = error.orig if isinstance(error, DBAPIError) else error

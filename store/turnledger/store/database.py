@@ -16,7 +16,7 @@ from turnledger.store._sqlstate import translate
 from turnledger.store.errors import InvalidInput
 from turnledger.store.settings import StoreSettings, read_settings
 
-_DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error)
+_DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error, UnicodeEncodeError)  # the last one is how it refuses text
 
 
 class Database:

@@ -74,7 +74,7 @@ class Reconciler:
 
     def __init__(self, *, records: Records, database: Database, settings: WorkerSettings) -> None:
         checkpoint = records.settings
-        self._redis = connect(checkpoint, errors="surrogateescape")
+        self._redis = connect(checkpoint)
         self._sightings = Sightings(self._redis, keys=records.keys)
         self._repairs = Repairs(self._redis, keys=records.keys, settings=checkpoint)
         self._database = database
