@@ -329,7 +329,7 @@ class Turn:
     def history(self) -> list[Step]:
         """The replayable model history of the ledger, oldest first: committed steps, then those on their way.
 
-        Read when asked for; steps of this turn are not in it.
+        Read when asked for; steps of this turn are not in it while it runs.
 
         Raises:
             UnsupportedEvent, CorruptData: a stored step cannot be read; names it.
@@ -337,7 +337,8 @@ class Turn:
         """
         if not self.ledger.recorded:
             return []
-        uncommitted = self._records.look(self.ledger, turn_id=self.turn_id).uncommitted
+        view = self._records.look(self.ledger, turn_id=self.turn_id)
+        uncommitted = [turn for turn in view.uncommitted if turn.turn_id != self.turn_id]
         with self._database.snapshot() as connection:
             head = read_head(connection, self.ledger)
             committed = [] if head is None else replay(connection, head)
