@@ -6,21 +6,19 @@ from typing import Any, NamedTuple
 
 from tests.model.execution import Answer, Execution, Fault, Kind, Paused, Report, Stores
 from tests.model.postgres_model import Tables
-from tests.model.product import Product
+from tests.model.product import Held, Product
 from tests.model.redis_model import Frozen, Item, Keyspace
 from turnledger.store import TurnledgerError
 
-Held = Callable[[], Mapping[str, Any]]  # what an actor holds between two operations
-Guard = Callable[[Keyspace, Held], bool]
+Guard = Callable[[Keyspace, Callable[[], Held]], bool]
 
 
 class Actor:
     """What an operation works with: the product, what this actor holds, and the ear of the invariants."""
 
-    def __init__(self, product: Product, *, name: str, variables: dict[str, Any], execution: Execution) -> None:
+    def __init__(self, product: Product, *, held: Held, execution: Execution) -> None:
         self.product = product
-        self.name = name
-        self.variables = variables
+        self.held = held
         self._execution = execution
 
     def report(self, what: str, turn_id: str, detail: Any = None) -> None:
@@ -87,7 +85,7 @@ class Machine:
 
     def begin(self, number: int) -> Local:
         """The actor before its first step."""
-        return self._run_on(number, operation=0, variables={}, stores=None, reports=[])
+        return self._run_on(number, operation=0, held=Held(), reports=[])
 
     def step(self, number: int, local: Local, stores: Stores) -> Step:
         """Take the actor's next step."""
@@ -109,18 +107,17 @@ class Machine:
         return guard is None or guard(Keyspace(redis), lambda: self.product.thaw(local.frozen))
 
     def _owner(self, local: Local) -> str:
-        owner: str = self.product.thaw(local.frozen)["turn"].claim.owner
-        return owner
+        turn = self.product.thaw(local.frozen).turn
+        assert turn is not None, "only a holder of a turn replaces history"
+        return turn.claim.owner
 
     def _execution(self, number: int, local: Local, stores: Stores | None) -> Execution:
         tokens = f"{self._numbered_from + number}{local.operation + 1:02d}"
         return Execution(local.answers, stores, tokens, holds_lock=local.holds_lock, unwritten=local.unwritten)
 
     def _attempt(self, number: int, local: Local, *, execution: Execution, reports: list[Report]) -> Local:
-        program = self.programs[number]
-        operation = program.operations[local.operation]
-        variables = self.product.thaw(local.frozen) if local.frozen else {}
-        actor = Actor(self.product, name=program.name, variables=variables, execution=execution)
+        operation = self.programs[number].operations[local.operation]
+        actor = Actor(self.product, held=self.product.thaw(local.frozen), execution=execution)
         self.product.here.execution = execution
         ended = ""
         try:
@@ -134,9 +131,7 @@ class Machine:
         reports += execution.reports
         if ended:
             return Local(local.operation, b"", ended=ended)
-        return self._run_on(
-            number, operation=local.operation + 1, variables=variables, stores=execution.stores, reports=reports
-        )
+        return self._run_on(number, operation=local.operation + 1, held=actor.held, reports=reports)
 
     def _paused(self, local: Local, execution: Execution, pause: Paused) -> Local:
         return local._replace(
@@ -147,13 +142,9 @@ class Machine:
             unwritten=execution.unwritten,
         )
 
-    def _run_on(
-        self, number: int, *, operation: int, variables: dict[str, Any], stores: Stores | None, reports: list[Report]
-    ) -> Local:
+    def _run_on(self, number: int, *, operation: int, held: Held, reports: list[Report]) -> Local:
         """Up to the first step of the next operation; one that asks no store is over at once."""
-        del stores
+        local = Local(operation, self.product.freeze(held))
         if operation == len(self.programs[number].operations):
-            return Local(operation, self.product.freeze(variables), ended="done")
-        local = Local(operation, self.product.freeze(variables))
-        execution = self._execution(number, local, None)
-        return self._attempt(number, local, execution=execution, reports=reports)
+            return local._replace(ended="done")
+        return self._attempt(number, local, execution=self._execution(number, local, None), reports=reports)

@@ -167,7 +167,7 @@ def copy_into(tables: Tables, *, target: str, rows: Sequence[Sequence[Any]]) -> 
 
 def check_unique(tables: Tables) -> None:
     """The primary keys and unique indexes of the schema."""
-    keyed = {
+    keyed: dict[str, list[Any]] = {
         "ledger_event": [(event.ledger_id, event.seq) for event in tables.events],
         "ledger_event_key": [(e.ledger_id, e.idempotency_key) for e in tables.events if e.idempotency_key is not None],
         "ledger_entry": [(entry.ledger_id, entry.ordinal) for entry in tables.entries],
@@ -258,8 +258,9 @@ def _recent_entries(tables: Tables, parameters: Parameters) -> Answered:
 
 
 def _insert_run(tables: Tables, parameters: Parameters) -> Answered:
-    known = (parameters[name] for name in ("turn_id", "ledger_id", "work_key", "epoch"))
-    return Answered(replace(tables, runs=tuple(sorted([*tables.runs, Run(*known, 0, None, None)]))))
+    turn_id, ledger_id, work_key, epoch = (parameters[name] for name in ("turn_id", "ledger_id", "work_key", "epoch"))
+    run = Run(turn_id, ledger_id, work_key, epoch, 0, None, None)
+    return Answered(replace(tables, runs=tuple(sorted([*tables.runs, run]))))
 
 
 def _raise_epoch(tables: Tables, parameters: Parameters) -> Answered:

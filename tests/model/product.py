@@ -6,7 +6,9 @@ import pickle
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +21,12 @@ from tests.model.postgres_model import NOW
 from turnledger.checkpoint import CheckpointSettings, Turns
 from turnledger.checkpoint.direct import DirectCommits
 from turnledger.checkpoint.leases import LeaseKeeper
-from turnledger.checkpoint.queue import commit_job
+from turnledger.checkpoint.queue import _utc_text, commit_job
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.session import Session
 from turnledger.checkpoint.spool import Spool, SpooledTurn
 from turnledger.checkpoint.submission import Services
+from turnledger.checkpoint.turn import Turn
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import Database, LedgerName, StoreSettings
 from turnledger.store.commit import CompletedTurn
@@ -40,16 +43,6 @@ class StillLeases(LeaseKeeper):
 
     def _ensure_thread(self) -> None:
         """No thread."""
-
-    def __reduce__(self) -> Any:
-        return _thawed_leases, (self._records, list(self._running), self._completed)
-
-
-def _thawed_leases(records: Records, running: list[Any], completed: dict[str, Any]) -> StillLeases:
-    leases = StillLeases(records)
-    leases._running.update(running)
-    leases._completed.update(completed)
-    return leases
 
 
 class MemorySpool:
@@ -108,8 +101,9 @@ class Product:
             records=self.records, database=self.database, settings=self._worker_settings, sleep=lambda _: None
         )
 
+    @cached_property
     def clock(self) -> Clock:
-        """The clock of the replica that ticks."""
+        """The clock of the replica that ticks; nothing of one sweep is left in it for the next."""
         return Clock(
             records=self.records,
             database=self.database,
@@ -117,36 +111,62 @@ class Product:
             settings=self._worker_settings,
         )
 
-    def freeze(self, variables: dict[str, Any]) -> bytes:
-        """What an actor holds between two operations, as a value; the services stay where they are."""
+    def freeze(self, held: "Held") -> bytes:
+        """What an actor holds between two operations, as a value; equal ones are equal bytes."""
+        if held.turns is None:
+            return b""
+        services, turn = held.turns._services, held.turn
+        is_running = turn is not None and turn in services.leases._running
+        is_watched = turn is not None and turn.turn_id in services.leases._completed
         file = io.BytesIO()
-        _Pickler(file, self._services()).dump(variables)
+        spooled = cast("MemorySpool", services.direct._spool).files
+        _Pickler(file, self._places(services)).dump((turn, is_running, is_watched, spooled))
         return file.getvalue()
 
-    def thaw(self, frozen: bytes) -> dict[str, Any]:
+    def thaw(self, frozen: bytes) -> "Held":
         """A copy of what was frozen."""
-        return dict(_Unpickler(io.BytesIO(frozen), self._services()).load())
+        if not frozen:
+            return Held()
+        turns = self.node()
+        services = turns._services
+        turn, is_running, is_watched, spooled = _Unpickler(io.BytesIO(frozen), self._places(services)).load()
+        services.leases._running.update([turn] if is_running else [])
+        services.leases._completed.update({turn.turn_id: turn} if is_watched else {})
+        cast("MemorySpool", services.direct._spool).files.update(spooled)
+        return Held(turns, turn)
 
-    def _services(self) -> dict[str, Any]:
-        return {"records": self.records, "database": self.database, "upkeep": self.upkeep}
+    def _places(self, services: Services) -> dict[str, object]:
+        own = {"services": services, "leases": services.leases, "direct": services.direct}
+        return {**own, "records": self.records, "database": self.database}
+
+
+@dataclass
+class Held:
+    """What an engine node holds between two operations; workers and the clock hold nothing."""
+
+    turns: Turns | None = None
+    turn: Turn | None = None
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, services: dict[str, Any]) -> None:
+    """By value alone: whether two equal texts are one object makes no difference."""
+
+    def __init__(self, file: io.BytesIO, places: dict[str, object]) -> None:
         super().__init__(file, protocol=5)
-        self._names = {id(service): name for name, service in services.items()}
+        self.fast = True
+        self._names = {id(place): name for name, place in places.items()}
 
     def persistent_id(self, obj: Any) -> str | None:
         return self._names.get(id(obj))
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, services: dict[str, Any]) -> None:
+    def __init__(self, file: io.BytesIO, places: dict[str, object]) -> None:
         super().__init__(file)
-        self._services = services
+        self._places = places
 
     def persistent_load(self, pid: Any) -> Any:
-        return self._services[pid]
+        return self._places[pid]
 
 
 def _script_texts() -> dict[str, str]:
@@ -157,8 +177,8 @@ def _script_texts() -> dict[str, str]:
 def make_repeatable(here: Here) -> None:
     """Ids come from the execution in hand, time stands still, nothing is logged; for the whole process."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    uuid.uuid4 = lambda: uuid.UUID(int=int(here.execution.next_token()))  # type: ignore[assignment]  # repeatable
-    _substitute({utc_now: _no_time, commit_job: _plain_job})
+    uuid.uuid4 = lambda: uuid.UUID(int=int(here.execution.next_token()))
+    _substitute({utc_now: _no_time, _utc_text: _no_text, commit_job: _plain_job})
     assert Session.__init__.__kwdefaults__ is not None
     Session.__init__.__kwdefaults__["clock"] = _no_seconds
 
@@ -171,6 +191,11 @@ def _plain_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str]:
 
 def _no_time() -> datetime:
     return NOW
+
+
+def _no_text(moment: datetime) -> str:
+    del moment
+    return "now"
 
 
 def _no_seconds() -> float:

@@ -1,12 +1,12 @@
 """What the actors of the model do, in calls of the product; only RQ's own part is written here."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from tests.model.actors import Actor, Held, Operation, Program
+from tests.model.actors import Actor, Operation, Program
 from tests.model.execution import Fault
-from tests.model.product import LEDGER
+from tests.model.product import LEDGER, Held, MemorySpool
 from tests.model.redis_model import Keyspace
 from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.submission import Completion
@@ -22,15 +22,15 @@ def start(turn_id: str, *, work_key: str = "") -> Operation:
     """Begin a run."""
 
     def run(actor: Actor) -> None:
-        actor.variables["turns"] = actor.product.node()
-        turn = actor.variables["turns"].start(
+        actor.held.turns = actor.product.node()
+        turn = actor.held.turns.start(
             agent=LEDGER.agent,
             conversation=LEDGER.conversation,
             triggered_by="work",
             work_key=work_key,
             turn_id=turn_id,
         )
-        actor.variables["turn"] = turn
+        actor.held.turn = turn
         seen = turn.earlier if turn.checkpoint_error is None else None
         actor.report("started", turn_id, (turn.claim.owner, turn._record.epoch, seen))
 
@@ -41,9 +41,9 @@ def resume(turn_id: str) -> Operation:
     """Take a turn over, at any time after its record was made: its holder may be dead or only slow."""
 
     def run(actor: Actor) -> None:
-        actor.variables["turns"] = actor.product.node()
-        turn: Turn = actor.variables["turns"].resume(turn_id)
-        actor.variables["turn"] = turn
+        actor.held.turns = actor.product.node()
+        turn = actor.held.turns.resume(turn_id)
+        actor.held.turn = turn
         found = (json.dumps(turn.bootstrap), turn.cursor.history_version)
         actor.report("resumed", turn_id, (turn.claim.owner, turn._record.epoch, *found))
 
@@ -137,15 +137,17 @@ def submit_again(turn_id: str) -> Operation:
     """The round of the lease keeper that finds the completion gone; it comes only if it has something to find."""
 
     def run(actor: Actor) -> None:
-        services = actor.variables["turns"]._services
+        assert actor.held.turns is not None, "a turn was completed before"
+        services = actor.held.turns._services
         services.leases.round()
-        if turn_id in services.direct._spool.files:
+        if turn_id in cast("MemorySpool", services.direct._spool).files:
             actor.report("spooled", turn_id)
 
-    def is_gone(redis: Keyspace, held: Held) -> bool:
+    def is_gone(redis: Keyspace, held: Callable[[], Held]) -> bool:
         state = _field(redis, turn_id, "state")
         if state in ("completed", "rejected"):
-            return bool(_field(redis, turn_id, "owner") != held()["turn"].claim.owner)
+            turn = held().turn
+            return turn is not None and _field(redis, turn_id, "owner") != turn.claim.owner
         return state != "committed"
 
     return Operation("lease keeper", run, guard=is_gone)
@@ -167,7 +169,7 @@ def clock() -> Program:
 
 
 def _sweep(actor: Actor) -> None:
-    actor.product.clock().sweep()
+    actor.product.clock.sweep()
 
 
 def _work(actor: Actor) -> None:
@@ -203,7 +205,7 @@ def _set_aside(keyspace: Keyspace, job: str) -> Any:
     return keyspace.call("ZADD", [KEYS.failed_registry, "0", job])
 
 
-def _has_job(keyspace: Keyspace, held: Held) -> bool:
+def _has_job(keyspace: Keyspace, held: Callable[[], Held]) -> bool:
     del held
     return bool(keyspace.call("LLEN", [KEYS.queue]))
 
@@ -214,8 +216,8 @@ def _field(keyspace: Keyspace, turn_id: str, name: str) -> str | None:
 
 
 def _turn(actor: Actor) -> Turn:
-    turn: Turn = actor.variables["turn"]
-    return turn
+    assert actor.held.turn is not None, "a turn was started or resumed before"
+    return actor.held.turn
 
 
 def _step(turn: Turn, name: str) -> Step:

@@ -367,7 +367,7 @@ def as_text(value: Any) -> str:
 
 def _from_lua(value: Any) -> Reply:
     if lua_type(value) == "table":
-        items = []
+        items: list[Reply] = []
         while (item := value[len(items) + 1]) is not None:
             items.append(_from_lua(item))
         return items

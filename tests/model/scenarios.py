@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tests.model.actors import Machine, Program
 from tests.model.execution import Stores
 from tests.model.exploration import Budget, Exploration, Explorer
-from tests.model.invariants import Invariants, Memory, Told
+from tests.model.invariants import Memory, Told
 from tests.model.postgres_model import Tables
 from tests.model.product import Product
 from tests.model.programs import (
@@ -42,13 +42,12 @@ class Scenario:
 
 def explore(scenario: Scenario, product: Product, *, budget: Budget, most_states: int) -> Exploration:
     """Visit every state of the scenario, or stop at the first broken promise."""
-    invariants = Invariants(Recovery(product))
     stores, memory = Stores({}, Tables()), Memory()
     machine = Machine(product, scenario.before, numbered_from=len(scenario.programs) + 1)
     for number in range(len(scenario.before)):
         memory = _run_to_end(machine, number, stores=stores, memory=memory)
     machine = Machine(product, scenario.programs)
-    explorer = Explorer(machine, invariants, budget=budget, stores=stores, memory=memory)
+    explorer = Explorer(machine, Recovery(product), budget=budget, stores=stores, memory=memory)
     return explorer.run(most_states=most_states)
 
 

@@ -45,21 +45,26 @@ class RedisFacts:
         """The facts of this Redis."""
         records = {key: value for key, (kind, value, _) in frozen.items() if kind == "hash" and _is_turn(key)}
         steps = {key: value for key, (kind, value, _) in frozen.items() if kind == "list" and _is_turn(key)}
-        places = (KEYS.pending(LEDGER), KEYS.rejected(LEDGER), KEYS.open(LEDGER), KEYS.queue)
-        lists = [frozen[key][1] if key in frozen else () for key in places]
         prefix = KEYS.job_prefix + "turn-"
         return cls(
-            {key.removeprefix(KEYS.turn_prefix): dict(value) for key, value in records.items()},
-            {key.split(":")[2]: value for key, value in steps.items()},
-            *lists,
-            frozenset(key.removeprefix(prefix) for key in frozen if key.startswith(prefix)),
-            {key: expires for key, (_, _, expires) in frozen.items()},
+            records={key.removeprefix(KEYS.turn_prefix): dict(value) for key, value in records.items()},
+            steps={key.split(":")[2]: value for key, value in steps.items()},
+            pending=_members(frozen, KEYS.pending(LEDGER)),
+            rejected=_members(frozen, KEYS.rejected(LEDGER)),
+            open=_members(frozen, KEYS.open(LEDGER)),
+            queue=_members(frozen, KEYS.queue),
+            jobs=frozenset(key.removeprefix(prefix) for key in frozen if key.startswith(prefix)),
+            expiry={key: expires for key, (_, _, expires) in frozen.items()},
         )
 
     def state(self, turn_id: str) -> str | None:
         """The state of a turn's record."""
         fields = self.records.get(turn_id)
         return None if fields is None else fields["state"]
+
+
+def _members(frozen: Frozen, key: str) -> tuple[str, ...]:
+    return tuple(frozen[key][1]) if key in frozen else ()
 
 
 def _is_turn(key: str) -> bool:
