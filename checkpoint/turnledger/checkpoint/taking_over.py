@@ -152,7 +152,7 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
     if not isinstance(error, AlreadyHandled):
         blocked = error.reason if isinstance(error, TurnBlocked) else ""
         fields: Fields = {"state": "parked", "reason": record.reason or "owner_lost", "blocked": blocked}
-        records.save(claim, fields=fields, lease="give up")
+        records.save(claim, fields={**fields, "slice": record.slice - 1}, lease="give up")  # nobody ran the turn
         return
     first = error.turn_id
     own = first == record.turn_id
