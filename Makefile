@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 FOLDERS := store checkpoint workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo bench up clean
+.PHONY: help install check test model demo bench up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
 
 demo: $(STAMP) ## see it work, a worker killed on the way included
 	$(BIN)/turnledger demo $(ARGS)
+
+model: $(STAMP) ## the protocol explored exhaustively; ARGS="--bound larger" for more
+	$(BIN)/python -m tests.model $(ARGS)
 
 bench: $(STAMP) ## the measurements, as ratios against the bare limits
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -1,15 +1,18 @@
 """What a holder that was taken over is told, on the ways past Redis that its fence does not guard."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from tests.stores import Stores
-from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn
+from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn, Turns
 from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim
+from turnledger.checkpoint.starting import StartRequest, unwritten_fields
 from turnledger.checkpoint.taking_over import take_over
+from turnledger.checkpoint.turns import _Begun
 from turnledger.store import Replied, Step
 from turnledger.workers.errors import TurnRejected
 
@@ -34,6 +37,10 @@ def fail_over(stores: Stores, to: dict[str, bytes]) -> None:
         client.flushall()
         for key, value in to.items():
             client.restore(key, 0, value)
+
+
+def begun_without_postgres(node: Turns, request: StartRequest, view: LedgerView) -> Any:
+    return _Begun(unwritten_fields(request, view, None, settings=node._database.settings))
 
 
 def test_a_direct_commit_of_a_turn_that_another_node_has_completed_is_refused(stores: Stores) -> None:
@@ -129,3 +136,23 @@ def test_a_completion_by_a_former_holder_does_not_hide_that_the_current_one_was_
         stores.drain()
     holder._services.leases.round()
     assert [entry["reply"]["text"] for entry in stores.entries()] == ["by the new holder"]
+
+
+def test_a_start_that_another_forestalled_is_told_so_although_postgres_never_heard_of_it(stores: Stores) -> None:
+    """There is nothing to take back where nothing could be written (ST-4, FL-1)."""
+    request: dict[str, Any] = {"agent": "lead", "conversation": "jira:POC-7", "triggered_by": "work", "work_key": "k"}
+    first, second = stores.node(), stores.node()
+    look = second._records.look
+    for node in (first, second):
+        node._begin = partial(begun_without_postgres, node)  # type: ignore[method-assign]  # as while Postgres is away
+    started: list[Turn] = []
+
+    def look_and_be_overtaken(*args: Any, **given: Any) -> LedgerView:
+        view = look(*args, **given)
+        started.append(first.start(**request))
+        return view
+
+    second._records.look = look_and_be_overtaken  # type: ignore[method-assign]  # what happens between its steps
+    with pytest.raises(AlreadyRunning) as refused:
+        second.start(**request)
+    assert refused.value.turn_id == started[0].turn_id

@@ -236,6 +236,8 @@ class Explorer:
             step = self._machine.step(number, local, stores)
         except Violation as violation:
             raise Broken(str(violation), label=label, after=None) from violation
+        except Exception as error:
+            raise Broken(f"the product itself fails: {error!r}", label=label, after=None) from error
         return step.touched, Move(
             local=self._local(step.local),
             changes=self._redis.changes(step.changes),
