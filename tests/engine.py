@@ -58,10 +58,10 @@ clock.run()
 class Engine:
     """Completes turns and remembers what it was told; everything it needs to look around is at hand."""
 
-    def __init__(self, database_url: str, redis_url: str, **checkpoint: Any) -> None:
+    def __init__(self, database_url: str, redis_url: str, *, lock_timeout_ms: int = 1_000, **checkpoint: Any) -> None:
         self.database_url, self.redis_url = database_url, redis_url
         self.settings = CheckpointSettings(redis_url=redis_url, **checkpoint)
-        self.database = Database(StoreSettings(database_url=database_url))
+        self.database = Database(StoreSettings(database_url=database_url, lock_timeout_ms=lock_timeout_ms))
         self.records = Records.from_settings(self.settings)
         self.turns = Turns(records=self.records, database=self.database)
         self.told: list[Told] = []
@@ -131,9 +131,12 @@ class Engine:
 
     def clock(self, **settings: Any) -> Clock:
         """A clock in this process; call `tick` or `sweep` as its loop would."""
-        quick = {"overdue_s": 0.001, **settings}
+        quick = {"overdue_s": 1e-9, **settings}
         return Clock(
-            records=self.records, database=self.database, committer=self.committer(), settings=WorkerSettings(**quick)
+            records=self.records,
+            database=self.database,
+            committer=self.committer(**settings),
+            settings=WorkerSettings(**quick),
         )
 
     @contextmanager
