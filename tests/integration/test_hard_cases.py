@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.proxy import Proxy
 from tests.stores import Stores, assistant, begin, user
-from turnledger.checkpoint import Turn, TurnEnded, Turns
-from turnledger.store import Message, Replied
+from turnledger.checkpoint import StaleTurn, Turn, TurnEnded, Turns
+from turnledger.store import Message, Replied, StoreUnavailable
 
 
 class ChatError(Exception):
@@ -58,3 +59,47 @@ def test_a_failed_delivery_is_not_work_that_is_done(stores: Stores, node: Turns)
         with pytest.raises(TurnEnded, match="failed"):
             node.resume(turn.turn_id)
         stores.drain()
+
+
+def begin_unheard(stores: Stores, node: Turns) -> Turn:
+    """A turn whose start Postgres did not take: its ledger was held by somebody for too long."""
+    begin(node).abandon()
+    with stores.connection() as holder:
+        holder.execute("SELECT 1 FROM ledger FOR UPDATE")
+        return begin(node)
+
+
+def test_a_turn_whose_start_was_not_recorded_can_replace_history(stores: Stores) -> None:
+    """It was told for ever that it had been taken over (FL-1, HV-2, HV-8)."""
+    node = stores.node(store={"lock_timeout_ms": 100})
+    turn = begin_unheard(stores, node)
+    turn.save(steps=[user("q"), assistant("thinking")])
+    turn.compact(turn.history_to_replace(), steps=[user("summary")], model="m-1")
+    turn.complete(reply=Replied("done"), steps=[assistant("done")])
+    stores.drain()
+    assert [step.value["content"] for step in begin(node).history()] == ["summary", "done"]
+
+
+def test_a_take_over_fences_a_turn_that_postgres_never_heard_of(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former holder, cut off from Redis, commits nothing over the one that goes on (CK-2, FL-1, FL-3)."""
+    node = stores.node()
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr("turnledger.checkpoint.turns.begin", away)
+        old = begin(node)
+    assert stores.rows("SELECT 1 FROM ledger") == []
+    stores.redis.hset(stores.keys.record(old.turn_id), "lease_until", 0)
+    new = stores.node().resume(old.turn_id)
+    with Proxy(stores.redis_url) as proxy:
+        old._session._records = stores.node(redis_url=proxy.url, redis_retries=0)._records
+        proxy.cut()
+        with pytest.raises(StaleTurn):
+            old.complete(reply=Replied("stale"), steps=[assistant("stale")])
+    new.complete(reply=Replied("fresh"), steps=[assistant("fresh")])
+    stores.drain()
+    assert [entry["reply"]["text"] for entry in stores.entries()] == ["fresh"]

@@ -15,7 +15,7 @@ from turnledger.store import Database, InvalidInput, LedgerName, Step
 from turnledger.store.activity import child_ended, child_started
 from turnledger.store.crash_points import crash_point
 from turnledger.store.history import replay
-from turnledger.store.ledger import append, create_ledgers, database_time, find_runs, lock_ledger
+from turnledger.store.ledger import Run, append, create_ledgers, database_time, find_runs, insert_run, lock_ledger
 from turnledger.store.replacement import Replacement, is_child, open_child, replace_history
 
 log = structlog.get_logger(__name__)
@@ -51,8 +51,10 @@ def history_to_replace(records: Records, database: Database, *, ledger: LedgerNa
         return ReplaceableHistory(head.history_version, head.next_seq - 1, tuple(replay(connection, head)))
 
 
-def replace_in_postgres(database: Database, replacement: Replacement, *, ledger: LedgerName) -> Cursor:
+def replace_in_postgres(database: Database, replacement: Replacement, *, record: Record) -> Cursor:
     """One transaction: the covered steps, the replacement, the new version. The cursor after it.
+
+    A run that Postgres could not be told of at its start is made: the row counts the steps that are covered.
 
     Raises:
         StaleHistory: history was replaced meanwhile, or the turn taken over; nothing was written.
@@ -60,8 +62,11 @@ def replace_in_postgres(database: Database, replacement: Replacement, *, ledger:
         StoreUnavailable, StoreBusy: try again, from reading the history on.
     """
     with database.transaction() as connection:
-        head = lock_ledger(connection, ledger)
+        head = lock_ledger(connection, record.ledger)
         assert head is not None, "the history was read from this ledger"
+        if record.turn_id not in find_runs(connection, [record.turn_id]):
+            run = Run(record.turn_id, head.ledger_id, record.work_key, record.epoch, 0, None, None)
+            insert_run(connection, run, started_at=record.started_at)
         after = replace_history(connection, head, replacement, now=database_time(connection))
     crash_point("replace.committed")
     return Cursor(after.ledger_id, after.history_version, after.next_seq - 1, replacement.turn_id)

@@ -15,6 +15,7 @@ from turnledger.store.ledger import (
     Answered,
     Head,
     Run,
+    create_ledgers,
     end_run,
     find_answered,
     insert_run,
@@ -61,6 +62,8 @@ def take_over(database: Database, record: Record, *, saved_steps: int, still_hel
     unchanged = TakeOver(record.epoch + 1, record.cursor, record.covered)
     if not record.recorded:
         return unchanged
+    if record.cursor.ledger_id is None:  # Postgres may never have heard of it: without a row no epoch fences it
+        create_ledgers(database, [record.ledger])
     with database.transaction() as connection:
         head = lock_ledger(connection, record.ledger)
         if head is None:

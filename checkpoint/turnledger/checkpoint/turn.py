@@ -463,7 +463,7 @@ class Turn:
             model=model,
             profile=profile,
         )
-        cursor = replace_in_postgres(self._database, replacement, ledger=self.ledger)
+        cursor = replace_in_postgres(self._database, replacement, record=self._record)
         self._advance(replace(cursor, pending=self.cursor.pending), covered=covered)
         mark_others(self._records, ledger=self.ledger, version=cursor.history_version, by=self.turn_id)
 
