@@ -191,7 +191,7 @@ class ModelConnection:
         """COPY, as one statement when its block ends."""
         copied = _Copy()
         yield copied
-        target = command.removeprefix("COPY ")
+        target = command.removeprefix("COPY ").removesuffix(" FROM STDIN")
         self._here.execution.sql("copy", lambda tables: (copy_into(tables, target=target, rows=copied.rows), None))
 
 

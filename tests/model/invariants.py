@@ -73,11 +73,11 @@ class Invariants:
             case Report("begins", "start"):
                 known = {(actor, turn_id) for turn_id in memory.complete()}
                 return replace(memory, known_at_start=memory.known_at_start | known)
-            case Report("started", turn_id, (owner, epoch, block)):
+            case Report("started", turn_id, (owner, epoch, is_saved, block)):
                 _check_block(memory, turn_id, block, actor=actor, tables=tables)
                 known_to_others = frozenset(pair for pair in memory.known_at_start if pair[0] != actor)
                 after = replace(memory, known_at_start=known_to_others)
-                if block is None:
+                if not is_saved:
                     return replace(after, unsaved=True)
                 return _held(after, Holder(turn_id, owner, epoch), redis=redis)
             case Report("resumed", turn_id, (owner, epoch, bootstrap, version)):
@@ -168,12 +168,12 @@ def _refuse_superseded(memory: Memory, owner: str, what: str) -> None:
 
 
 def _check_block(memory: Memory, turn_id: str, block: str | None, *, actor: str, tables: Tables) -> None:
-    """Where Redis could not be asked, the turn says so, and need not know of what is pending (FL-2)."""
+    """A turn that could not ask one of the stores says so, and need not know what is there (FL-1, FL-2)."""
     if block is None:
         return
     for name, earlier in memory.known_at_start:
         shown = f"(turn {earlier})" in block or outcome(tables, earlier) == "duplicate"
-        if name == actor and not shown and earlier in memory.complete():
+        if name == actor and earlier != turn_id and not shown and earlier in memory.complete():
             raise Violation(f"turn {turn_id} began after turn {earlier} was complete, and does not see it (ST-1)")
 
 

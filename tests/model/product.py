@@ -79,7 +79,7 @@ class Product:
 
     def __init__(self, *, edit: Callable[[str, str], str] = lambda name, text: text) -> None:
         self.here = Here()
-        self.redis = ModelRedis(self.here, texts=_script_texts(), edit=edit)
+        self.redis = ModelRedis(self.here, texts=script_texts(), edit=edit)
         settings = CheckpointSettings(redis_url="redis://model")
         self.records = Records(cast("Redis", self.redis), settings)
         store_settings = StoreSettings(database_url="postgresql://model/model")
@@ -169,7 +169,8 @@ class _Unpickler(pickle.Unpickler):
         return self._places[pid]
 
 
-def _script_texts() -> dict[str, str]:
+def script_texts() -> dict[str, str]:
+    """The product's scripts by name."""
     folder = files("turnledger.checkpoint").joinpath("scripts")
     return {file.name.removesuffix(".lua"): file.read_text(encoding="utf-8") for file in folder.iterdir()}
 

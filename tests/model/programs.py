@@ -15,6 +15,7 @@ from turnledger.store import Replied, Step
 from turnledger.workers.errors import CommitPostponed, TurnRejected
 
 KEYS = Keys("{turnledger}", "rq", "commits")
+KEEPER_ROUNDS = 3  # more than may meet trouble; the real keeper never stops
 TROUBLE: frozenset[Fault] = frozenset({"lost", "unanswered"})
 
 
@@ -31,8 +32,9 @@ def start(turn_id: str, *, work_key: str = "") -> Operation:
             turn_id=turn_id,
         )
         actor.held.turn = turn
-        seen = turn.earlier if turn.checkpoint_error is None else None
-        actor.report("started", turn_id, (turn.claim.owner, turn._record.epoch, seen))
+        could_look = turn.checkpoint_error is None and turn.history_error is None
+        block = turn.earlier if could_look else None
+        actor.report("started", turn_id, (turn.claim.owner, turn._record.epoch, turn.checkpoint_error is None, block))
 
     return Operation("start", run)
 
@@ -133,8 +135,8 @@ def compact() -> Operation:
     return Operation("compact", run, goes_on=True)
 
 
-def submit_again(turn_id: str) -> Operation:
-    """The round of the lease keeper that finds the completion gone; it comes only if it has something to find."""
+def submitted_again(turn_id: str) -> tuple[Operation, ...]:
+    """Rounds of the lease keeper that find the completion gone; they come only if there is something to find."""
 
     def run(actor: Actor) -> None:
         assert actor.held.turns is not None, "a turn was completed before"
@@ -150,7 +152,7 @@ def submit_again(turn_id: str) -> Operation:
             return turn is not None and _field(redis, turn_id, "owner") != turn.claim.owner
         return state != "committed"
 
-    return Operation("lease keeper", run, guard=is_gone)
+    return (Operation("lease keeper", run, guard=is_gone),) * KEEPER_ROUNDS
 
 
 def node(name: str, *operations: Operation, faults: frozenset[Fault] = frozenset()) -> Program:

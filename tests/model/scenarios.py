@@ -20,7 +20,7 @@ from tests.model.programs import (
     resume,
     save,
     start,
-    submit_again,
+    submitted_again,
     worker,
 )
 from tests.model.recovery import Recovery
@@ -62,13 +62,13 @@ def _run_to_end(machine: Machine, number: int, *, stores: Stores, memory: Memory
     return Memory(told=told)
 
 
-_A = (start("a", work_key="k"), save("A1"), complete("A2"), submit_again("a"), submit_again("a"))
-_B = (start("b", work_key="k"), complete("B1"), submit_again("b"), submit_again("b"))
-_C = (start("c"), complete("C1"), submit_again("c"), submit_again("c"))
-_TAKES_A = (resume("a"), save("B1"), complete("B2"), submit_again("a"), submit_again("a"))
-_TAKES_A_TOO = (resume("a"), save("C1"), complete("C2"), submit_again("a"), submit_again("a"))
-_REPLACES = (start("a", work_key="k"), save("A1"), compact(), save("A2"), complete("A3"), submit_again("a"))
-_REPLACES_TOO = (start("b"), save("B1"), compact(), complete("B2"), submit_again("b"))
+_A = (start("a", work_key="k"), save("A1"), complete("A2"), *submitted_again("a"))
+_B = (start("b", work_key="k"), complete("B1"), *submitted_again("b"))
+_C = (start("c"), complete("C1"), *submitted_again("c"))
+_TAKES_A = (resume("a"), save("B1"), complete("B2"), *submitted_again("a"))
+_TAKES_A_TOO = (resume("a"), save("C1"), complete("C2"), *submitted_again("a"))
+_REPLACES = (start("a", work_key="k"), save("A1"), compact(), save("A2"), complete("A3"), *submitted_again("a"))
+_REPLACES_TOO = (start("b"), save("B1"), compact(), complete("B2"), *submitted_again("b"))
 
 TWO_RUNS = Scenario(
     "two runs of one work key",
@@ -93,7 +93,7 @@ THREE_TURNS = Scenario(
     budget=Budget(),
     larger=Budget(crashes=1),
 )
-_REPEATED = (start("a", work_key="k"), complete("B1"), submit_again("a"), submit_again("a"))
+_REPEATED = (start("a", work_key="k"), complete("B1"), *submitted_again("a"))
 REPEATED_START = Scenario(
     "a start repeated while the first is under way",
     (node("A", *_A, faults=TROUBLE), node("B", *_REPEATED, faults=TROUBLE), worker(jobs=1)),
@@ -114,7 +114,7 @@ WHILE_COMMITTING = Scenario(
         worker(jobs=2),
     ),
     budget=Budget(crashes=1),
-    larger=Budget(crashes=2, failovers=1),
+    larger=Budget(crashes=2),
     before=(node("Z", start("z", work_key="k2"), complete("Z1")),),
 )
 TAKE_OVER = Scenario(
@@ -162,7 +162,7 @@ REPLACEMENT_TAKEN_OVER = Scenario(
     "a turn that replaces history, taken over",
     (
         node("A", *_REPLACES),
-        node("B", resume("a"), save("B1"), compact(), complete("B2"), submit_again("a")),
+        node("B", resume("a"), save("B1"), compact(), complete("B2"), *submitted_again("a")),
         worker(jobs=1),
     ),
     budget=Budget(failovers=1, forgotten=2),
