@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import structlog
 from sqlalchemy import Connection
 
 from turnledger.checkpoint.errors import AlreadyHandled, StaleTurn, TurnBlocked, TurnEnded
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
-from turnledger.store import Database, TurnledgerError
+from turnledger.store import Database, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.events import duplicate_event
 from turnledger.store.history import steps_in_log
 from turnledger.store.ledger import (
@@ -26,6 +27,8 @@ from turnledger.store.ledger import (
 )
 from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +169,19 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
         fields={"outcome": "completed" if own else "duplicate", "first": "" if own else first},
         operation=new_token(),
     )
-    if not own:
+    if own:
+        return
+    try:
         _write_duplicate(database, record, first=first, now=time_text(ended_at_ms))
+    except (StoreBusy, StoreUnavailable) as trouble:  # upkeep writes it; the caller is to hear that the work is done
+        log.warning("duplicate_not_written", turn_id=record.turn_id, first=first, reason=str(trouble))
 
 
 def _write_duplicate(database: Database, record: Record, *, first: str, now: str) -> None:
     terminal = duplicate_event(record.turn_id, duplicate_of=first, now=now)
     with database.transaction() as connection:
         head = lock_ledger(connection, record.ledger)
-        assert head is not None, "the ledger of a committed turn is there"
+        if head is None:  # the first run is not committed either
+            return
         run = Run(record.turn_id, head.ledger_id, record.work_key, record.epoch, 0, None, first)
         end_run(connection, head, run=run, outcome="duplicate", started_at=record.started_at, row=terminal)
