@@ -1,6 +1,6 @@
 """What a start costs, against a bare transaction of the same statements and one write to Redis."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 from sqlalchemy import event
@@ -37,14 +37,23 @@ def measure(rig: Rig) -> Report:
     return Report("c. Starting a turn", how, [result])
 
 
+class _NotingCursor(psycopg.Cursor[Any]):
+    noted: ClassVar[list[Statement]] = []
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> "_NotingCursor":
+        self.noted.append((query, params))
+        return super().execute(query, params, **options)
+
+
 class _Ours:
     """Starts turns, and notes which statements with which parameters that takes."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self.turn_id = ""
-        self.statements: list[Statement] = []
-        event.listen(rig.database.engine, "before_cursor_execute", self._note)
+        self.statements = _NotingCursor.noted
+        rig.database.close()
+        event.listen(rig.database.engine, "connect", self._prepare)
 
     def start(self, sample: SampleTurn) -> float:
         """Seconds of one start."""
@@ -58,11 +67,11 @@ class _Ours:
         return {str(name): str(value) for name, value in found.items()}
 
     def close(self) -> None:
-        event.remove(self._rig.database.engine, "before_cursor_execute", self._note)
+        event.remove(self._rig.database.engine, "connect", self._prepare)
+        self._rig.database.close()
 
-    def _note(self, *arguments: Any) -> None:
-        _, _, text, parameters, *_ = arguments
-        self.statements.append((text, parameters))
+    def _prepare(self, connection: psycopg.Connection, _: object) -> None:
+        connection.cursor_factory = _NotingCursor
 
 
 class _Bare:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Select, TextClause
@@ -9,6 +10,7 @@ from sqlalchemy import Select, TextClause
 from tests.model.execution import Execution, Paused
 from tests.model.postgres_model import Result, Tables, copy_into, run_select, run_statement, statement_names
 from tests.model.redis_model import NOW_MS, Keyspace, Scripts
+from turnledger.store.database import driver_text
 from turnledger.store.settings import StoreSettings
 
 LATER_MS = NOW_MS + 600_000  # by then what is pending is overdue
@@ -170,21 +172,33 @@ class ModelConnection:
     def connection(self) -> "ModelConnection":
         return self
 
-    def cursor(self) -> "ModelConnection":
-        return self
+    def cursor(self) -> "ModelCursor":
+        return ModelCursor(self._here)
 
     def execute(self, query: TextClause | Select[Any], parameters: Any = None) -> Result:
         """One statement, named or built."""
         if isinstance(query, Select):
             columns, rows = self._here.execution.sql("select", lambda tables: (tables, run_select(tables, query)))
             return Result(columns, rows)
-        name = statement_names()[query.text]
+        return _run_named(self._here, statement_names()[query.text], parameters=parameters or {})
 
-        def change(tables: Tables) -> tuple[Tables, Any]:
-            answered = run_statement(tables, name=name, parameters=parameters or {})
-            return answered.tables, (answered.columns, answered.rows)
 
-        return Result(*self._here.execution.sql(name, change))
+class ModelCursor:
+    """As much of the driver's cursor as the product uses."""
+
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        self.description: Any = None
+        self._found: list[Any] = []
+
+    def execute(self, text: str, parameters: Any) -> None:
+        """One named statement, in the text that the driver is given."""
+        self._found = _run_named(self._here, _names_by_driver_text()[text], parameters=parameters).all()
+        self.description = ("columns",) if self._found else None
+
+    def fetchall(self) -> list[Any]:
+        """Every row."""
+        return self._found
 
     @contextmanager
     def copy(self, command: str) -> Iterator["_Copy"]:
@@ -193,6 +207,19 @@ class ModelConnection:
         yield copied
         target = command.removeprefix("COPY ").removesuffix(" FROM STDIN")
         self._here.execution.sql("copy", lambda tables: (copy_into(tables, target=target, rows=copied.rows), None))
+
+
+def _run_named(here: Here, name: str, *, parameters: Any) -> Result:
+    def change(tables: Tables) -> tuple[Tables, Any]:
+        answered = run_statement(tables, name=name, parameters=parameters)
+        return answered.tables, (answered.columns, answered.rows)
+
+    return Result(*here.execution.sql(name, change))
+
+
+@cache
+def _names_by_driver_text() -> dict[str, str]:
+    return {driver_text(name): name for name in statement_names().values()}
 
 
 class _Copy:

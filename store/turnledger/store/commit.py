@@ -11,7 +11,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from turnledger.store.crash_points import crash_point
-from turnledger.store.database import copy_rows, statement
+from turnledger.store.database import copy_rows, run_statement
 from turnledger.store.events import AT_COMPLETION, EventRow, completed_event, duplicate_event, failed_event, step_row
 from turnledger.store.identity import LedgerName
 from turnledger.store.ledger import (
@@ -268,8 +268,9 @@ def _trim(connection: Connection, heads: Sequence[Head], *, most_entries: int) -
     full = [head for head in heads if head.turn_count > most_entries]
     if not full:
         return
-    connection.execute(
-        statement("trim_entries"),
+    run_statement(
+        connection,
+        "trim_entries",
         {
             "ledger_ids": [head.ledger_id for head in full],
             "last_dropped": [head.turn_count - most_entries for head in full],

@@ -1,8 +1,9 @@
 """Connections and transactions, with every driver error translated once, here at the edge."""
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,7 @@ from turnledger.store.errors import InvalidInput
 from turnledger.store.settings import StoreSettings, read_settings
 
 _DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error, UnicodeEncodeError)  # the last one is how it refuses text
+_PARAMETER = re.compile(r"(?<!:):(\w+)")  # `:name`, but not the type in `value::text`
 
 
 class Database:
@@ -56,7 +58,7 @@ class Database:
         """
         with translated(), self.engine.begin() as connection:
             if lock_timeout_ms is not None:
-                connection.execute(statement("set_lock_timeout"), {"timeout": str(lock_timeout_ms)})
+                run_statement(connection, "set_lock_timeout", {"timeout": str(lock_timeout_ms)})
             yield connection
 
     @contextmanager
@@ -138,6 +140,22 @@ def _connect_arguments(settings: StoreSettings, *, options: Any) -> dict[str, ob
         "keepalives_interval": 5,
         "keepalives_count": 3,
     }
+
+
+def run_statement(connection: Connection, name: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    """Run a named statement of the `sql` folder; all its rows.
+
+    On the driver itself: SQLAlchemy would take longer over each of these short statements than Postgres does.
+    """
+    cursor = connection.connection.cursor()
+    cursor.execute(driver_text(name), parameters)
+    return list(cursor.fetchall()) if cursor.description else []
+
+
+@cache
+def driver_text(name: str) -> str:
+    """The named statement as the driver takes it."""
+    return _PARAMETER.sub(r"%(\1)s", statement(name).text.replace("%", "%%"))
 
 
 @cache

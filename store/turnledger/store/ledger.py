@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import structlog
 from sqlalchemy import Connection
 
-from turnledger.store.database import Database, statement
+from turnledger.store.database import Database, run_statement
 from turnledger.store.errors import InvalidInput
 from turnledger.store.events import EventRow
 from turnledger.store.identity import LedgerName
@@ -94,8 +94,9 @@ def create_ledgers(database: Database, names: Iterable[LedgerName]) -> None:
     """Make the ledgers that are missing, in a short transaction of its own."""
     ordered = sorted(set(names))
     with database.transaction() as connection:
-        connection.execute(
-            statement("create_ledgers"),
+        run_statement(
+            connection,
+            "create_ledgers",
             {
                 "agents": [name.agent for name in ordered],
                 "conversations": [name.conversation for name in ordered],
@@ -105,7 +106,7 @@ def create_ledgers(database: Database, names: Iterable[LedgerName]) -> None:
 
 def database_time(connection: Connection) -> str:
     """The time of the Postgres server."""
-    moment: datetime = connection.execute(statement("database_time")).scalar_one()
+    moment: datetime = run_statement(connection, "database_time", {})[0][0]
     return time_text(moment)
 
 
@@ -116,14 +117,15 @@ def lock_ledger(connection: Connection, name: LedgerName) -> Head | None:
         StoreBusy: another transaction kept the row for longer (raised by the transaction).
     """
     parameters = {"agent": name.agent, "conversation": name.conversation}
-    row = connection.execute(statement("lock_ledger"), parameters).one_or_none()
-    return None if row is None else Head(*row)
+    rows = run_statement(connection, "lock_ledger", parameters)
+    return Head(*rows[0]) if rows else None
 
 
 def lock_free_ledgers(connection: Connection, names: Sequence[LedgerName]) -> dict[LedgerName, Head]:
     """Hold those of the ledgers that exist and that nobody else holds; never waits."""
-    rows = connection.execute(
-        statement("lock_free_ledgers"),
+    rows = run_statement(
+        connection,
+        "lock_free_ledgers",
         {"agents": [name.agent for name in names], "conversations": [name.conversation for name in names]},
     )
     return {LedgerName(row[0], row[1]): Head(*row[2:]) for row in rows}
@@ -132,8 +134,8 @@ def lock_free_ledgers(connection: Connection, names: Sequence[LedgerName]) -> di
 def read_head(connection: Connection, name: LedgerName) -> Head | None:
     """Where the ledger stands, without a lock; None: there is none."""
     parameters = {"agent": name.agent, "conversation": name.conversation}
-    row = connection.execute(statement("read_head"), parameters).one_or_none()
-    return None if row is None else Head(*row[:4])
+    rows = run_statement(connection, "read_head", parameters)
+    return Head(*rows[0][:4]) if rows else None
 
 
 def append(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str | None) -> AppendResult:
@@ -173,8 +175,9 @@ def _append_fresh(connection: Connection, head: Head, rows: Sequence[EventRow], 
 
 def insert_events(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn_id: str | None) -> None:
     """Write rows at the head, numbered from `head.next_seq`; the caller holds the lock and advances the head."""
-    connection.execute(
-        statement("insert_events"),
+    run_statement(
+        connection,
+        "insert_events",
         {
             "ledger_id": head.ledger_id,
             "history_version": head.history_version,
@@ -193,8 +196,9 @@ def insert_events(connection: Connection, head: Head, rows: Sequence[EventRow], 
 
 def advance_heads(connection: Connection, heads: Sequence[Head]) -> None:
     """Store where these ledgers now stand; activity time never moves back."""
-    connection.execute(
-        statement("advance_heads"),
+    run_statement(
+        connection,
+        "advance_heads",
         {
             "ledger_ids": [head.ledger_id for head in heads],
             "next_seqs": [head.next_seq for head in heads],
@@ -282,14 +286,14 @@ def _append_known(
 
 def turn_at(connection: Connection, ledger_id: int, seq: int) -> str | None:
     """The turn of the event at this seq; None: it belongs to no turn, or there is no such event."""
-    row = connection.execute(statement("turn_at"), {"ledger_id": ledger_id, "seq": seq}).one_or_none()
-    return None if row is None else row[0]
+    rows = run_statement(connection, "turn_at", {"ledger_id": ledger_id, "seq": seq})
+    return rows[0][0] if rows else None
 
 
 def insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
     """Record an open run; the caller holds the ledger's lock."""
     row = {"turn_id": run.turn_id, "ledger_id": run.ledger_id, "work_key": run.work_key}
-    connection.execute(statement("insert_run"), {**row, "epoch": run.epoch, "started_at": started_at})
+    run_statement(connection, "insert_run", {**row, "epoch": run.epoch, "started_at": started_at})
 
 
 def end_run(connection: Connection, head: Head, *, run: Run, outcome: EndedAs, started_at: str, row: EventRow) -> Run:
@@ -307,8 +311,9 @@ def close_runs(
     connection: Connection, runs: Sequence[Run], *, started_at: Sequence[str], ended_at: Sequence[str]
 ) -> None:
     """Give runs their outcome; runs that are not there yet are made."""
-    connection.execute(
-        statement("close_runs"),
+    run_statement(
+        connection,
+        "close_runs",
         {
             "turn_ids": [run.turn_id for run in runs],
             "ledger_ids": [run.ledger_id for run in runs],
@@ -324,13 +329,13 @@ def close_runs(
 
 def raise_epoch(connection: Connection, turn_id: str) -> Run | None:
     """Fence off whoever held the run before; the run as it is now, None: no such run."""
-    row = connection.execute(statement("raise_epoch"), {"turn_id": turn_id}).one_or_none()
-    return None if row is None else Run(*row)
+    rows = run_statement(connection, "raise_epoch", {"turn_id": turn_id})
+    return Run(*rows[0]) if rows else None
 
 
 def find_runs(connection: Connection, turn_ids: Sequence[str]) -> dict[str, Run]:
     """The runs of these ids that Postgres knows."""
-    rows = connection.execute(statement("find_runs"), {"turn_ids": list(turn_ids)})
+    rows = run_statement(connection, "find_runs", {"turn_ids": list(turn_ids)})
     return {row[0]: Run(*row) for row in rows}
 
 
@@ -339,8 +344,9 @@ def find_answered(connection: Connection, wanted: Sequence[tuple[int, str]]) -> 
     named = [pair for pair in wanted if pair[1]]
     if not named:
         return {}
-    rows = connection.execute(
-        statement("find_answered"),
+    rows = run_statement(
+        connection,
+        "find_answered",
         {"ledger_ids": [pair[0] for pair in named], "work_keys": [pair[1] for pair in named]},
     )
     return {(row[0], row[1]): Answered(row[2], None if row[3] is None else str(row[3])) for row in rows}
@@ -350,8 +356,9 @@ def find_keys(connection: Connection, wanted: Sequence[tuple[int, str]]) -> set[
     """Which of these (ledger_id, idempotency key) pairs are in the log."""
     if not wanted:
         return set()
-    rows = connection.execute(
-        statement("find_keys"),
+    rows = run_statement(
+        connection,
+        "find_keys",
         {"ledger_ids": [pair[0] for pair in wanted], "keys": [pair[1] for pair in wanted]},
     )
     return {(row[0], row[1]) for row in rows}
@@ -359,7 +366,7 @@ def find_keys(connection: Connection, wanted: Sequence[tuple[int, str]]) -> set[
 
 def recent_entries(connection: Connection, ledger_id: int, *, most: int) -> tuple[StoredEntry, ...]:
     """The newest entries of a ledger, at most `most`, in order of ordinal."""
-    rows = connection.execute(statement("recent_entries"), {"ledger_id": ledger_id, "most": most}).all()
+    rows = run_statement(connection, "recent_entries", {"ledger_id": ledger_id, "most": most})
     return tuple(StoredEntry(*row) for row in reversed(rows))
 
 
@@ -383,8 +390,8 @@ def _keyed_events(connection: Connection, head: Head, rows: Sequence[EventRow]) 
     keys = _keys(rows, ())
     if not keys:
         return {}
-    found = connection.execute(statement("find_keyed_events"), {"ledger_id": head.ledger_id, "keys": keys})
-    return {row.idempotency_key: _Content(row.type, row.payload, row.content) for row in found}
+    found = run_statement(connection, "find_keyed_events", {"ledger_id": head.ledger_id, "keys": keys})
+    return {row[3]: _Content(row[0], row[1], row[2]) for row in found}
 
 
 def _conflicts(rows: Sequence[EventRow], known: Mapping[str, _Content]) -> tuple[str, ...]:
