@@ -47,6 +47,7 @@ def measure(rig: Rig) -> Report:
 def _calls_per_second(block: Block) -> float:
     for _, sample in block:  # the words are made before the clock runs
         assert sample.steps
+        assert sample.set_out_to
     return len(block) / seconds_of(lambda: _complete_all(block))
 
 

@@ -27,6 +27,7 @@ def run(*, first: int, count: int, rate: float) -> None:
     turns = [open_turn(handles, records, sample, head=heads[sample.ledger]) for sample in samples]
     for sample in samples:
         assert sample.steps  # its words are made now
+        assert sample.set_out_to
     print(READY, flush=True)  # noqa: T201  # the process that started this one waits for it
     print(DONE, _send(turns, samples, began=_wait_for_go(records), rate=rate), flush=True)  # noqa: T201
 

@@ -41,7 +41,7 @@ class SampleTurn:
     def reply(self) -> Replied:
         return Replied(self._words(230, salt=2), f"r-{self.number}")
 
-    @property
+    @cached_property
     def set_out_to(self) -> str:
         return self._words(60, salt=3)
 
