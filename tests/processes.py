@@ -86,7 +86,7 @@ class Processes:
     """Starts processes; at the end of its ``with`` block these and all their descendants are gone."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """``environment`` is added for every process; TURNLEDGER_* of this process is not handed on, but for the spool."""
+        """``environment`` is added for every process; of TURNLEDGER_* only the spool is handed on."""
         self._mark = uuid.uuid4().hex
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNLEDGER_")}
         self._environment |= {"PYTHONUNBUFFERED": "1", _MARK: self._mark, **(environment or {})}

@@ -66,7 +66,7 @@ class SteppedWorker:
         SteppedWorker._of_thread.worker = self
         try:
             self._call()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # whatever it is, whoever steps it has to see it
             self.error = error
         with self._changed:
             self.busy = False
