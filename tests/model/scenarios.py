@@ -98,7 +98,7 @@ REPEATED_START = Scenario(
     "a start repeated while the first is under way",
     (node("A", *_A, faults=TROUBLE), node("B", *_REPEATED, faults=TROUBLE), worker(jobs=1)),
     budget=Budget(crashes=1, faults=1),
-    larger=Budget(crashes=1, faults=2),
+    larger=Budget(crashes=2, faults=1),
 )
 REPEATED_START_FAILOVER = Scenario(
     "a start repeated, and a failover",
@@ -172,7 +172,7 @@ COMMITTERS = Scenario(
     "two workers and the clock commit one ledger",
     (worker(jobs=2), worker(jobs=2), clock()),
     budget=Budget(crashes=1),
-    larger=Budget(crashes=3, failovers=1),
+    larger=Budget(crashes=2),
     before=(node("A", start("a", work_key="k"), complete("A1")), node("B", start("b"), complete("B1"))),
 )
 DELIVERY = Scenario(
