@@ -82,13 +82,17 @@ class Process:
                 self._changed.notify_all()
 
 
+def _is_handed_on(name: str) -> bool:
+    return not name.startswith("TURNLEDGER_") or name == "TURNLEDGER_SPOOL_FOLDER"
+
+
 class Processes:
     """Starts processes; at the end of its ``with`` block these and all their descendants are gone."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """``environment`` is added for every process; of TURNLEDGER_* only the spool is handed on."""
         self._mark = uuid.uuid4().hex
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNLEDGER_")}
+        self._environment = {name: value for name, value in os.environ.items() if _is_handed_on(name)}
         self._environment |= {"PYTHONUNBUFFERED": "1", _MARK: self._mark, **(environment or {})}
         self._started: list[Process] = []
 
