@@ -3,13 +3,14 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+SECONDS ?= 600
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FOLDERS := store checkpoint workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test model demo bench up clean
+.PHONY: help install check test model machine soak demo bench up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,12 @@ check: $(STAMP) ## format, lint, types, layers, and the examples of the document
 
 test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
 	$(BIN)/python -m pytest $(ARGS)
+
+machine: $(STAMP) ## the state machine over real servers, 2,000 examples; ARGS="--seed 7 --examples 50" for a part
+	$(BIN)/python -m tests.machine $(ARGS)
+
+soak: $(STAMP) ## continuous load with kills and restarts, then the count; SECONDS=600 for longer
+	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(ARGS)
 
 demo: $(STAMP) ## see it work, a worker killed on the way included
 	$(BIN)/turnledger demo $(ARGS)

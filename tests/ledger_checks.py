@@ -21,6 +21,8 @@ _QUEUE = "rq:queue:commits"
 _MOST_ENTRIES = 20
 _TERMINALS = {"turn_completed": "completed", "turn_failed": "failed", "turn_duplicate": "duplicate"}
 _ENDED_BY = {"completed": "completed", "failed": "failed", "abandoned": "failed", "duplicate": "duplicate"}
+_REPLACEMENTS = ("compaction", "handoff")
+_PROVISIONAL = "lost:"  # how the key of a terminal begins that a later completion overrules
 _MAY_STAY = re.compile(r"rq:(queues|workers(:commits|:upkeep)?)$")
 _UPKEEP = re.compile(r"rq:(queue:upkeep|job:(reconcile|invalidate-.+))$")  # the clock asks for it all the time
 
@@ -162,7 +164,8 @@ def _read_ledgers(database_url: str) -> list[_Ledger]:
         for row in connection.execute("SELECT * FROM ledger_turn"):
             ledgers[row.ledger_id].runs[row.turn_id] = row
         for row in connection.execute(
-            "SELECT ledger_id, seq, type, turn_id, payload, content::text AS content FROM ledger_event ORDER BY seq"
+            "SELECT ledger_id, seq, type, turn_id, idempotency_key, payload, content::text AS content"
+            " FROM ledger_event ORDER BY seq"
         ):
             ledgers[row.ledger_id].events.append(row)
         for row in connection.execute("SELECT * FROM ledger_entry ORDER BY ordinal"):
@@ -173,17 +176,23 @@ def _read_ledgers(database_url: str) -> list[_Ledger]:
 def _check_numbers(ledger: _Ledger) -> None:
     seqs = [event.seq for event in ledger.events]
     assert seqs == list(range(ledger.row.next_seq)), f"seq is not dense in ledger {ledger.row}: {seqs}"
-    ordinals = [event.payload["ordinal"] for event in ledger.events if event.type == "turn_completed"]
+    ordinals = [event.payload["ordinal"] for event in ledger.events if _is_filed(event)]
     assert ordinals == list(range(1, ledger.row.turn_count + 1)), f"ordinals of ledger {ledger.row}: {ordinals}"
 
 
 def _check_endings(ledger: _Ledger) -> None:
     endings = defaultdict(list)
     for event in ledger.events:
-        if event.type in _TERMINALS:
+        if event.type in _TERMINALS and not event.idempotency_key.startswith(_PROVISIONAL):
             endings[event.turn_id].append(_TERMINALS[event.type])
-    expected = {run.turn_id: [_ENDED_BY[run.outcome]] for run in ledger.runs.values() if run.outcome}
+    ended = [run for run in ledger.runs.values() if run.outcome in _ENDED_BY]
+    expected = {run.turn_id: [_ENDED_BY[run.outcome]] for run in ended}
     assert dict(endings) == expected, f"endings in ledger {ledger.row}: {_difference(endings, expected)}"
+
+
+def _is_filed(event: Any) -> bool:
+    """Whether it ends a turn that has an entry: a completed one, or one that failed after its work."""
+    return event.type in _TERMINALS and "ordinal" in event.payload
 
 
 def _check_work_keys(ledger: _Ledger) -> None:
@@ -196,7 +205,7 @@ def _check_entries(ledger: _Ledger) -> None:
     events = {
         event.payload["ordinal"]: (event.turn_id, event.payload["entry_id"])
         for event in ledger.events
-        if event.type == "turn_completed"
+        if _is_filed(event)
     }
     newest = dict(sorted(events.items())[-_MOST_ENTRIES:])
     entries = {entry.ordinal: (entry.turn_id, str(entry.entry_id)) for entry in ledger.entries}
@@ -204,17 +213,22 @@ def _check_entries(ledger: _Ledger) -> None:
 
 
 def _check_steps(ledger: _Ledger, told: dict[str, Told]) -> None:
-    steps = defaultdict(list)
+    """Those of a completed turn are there once; of any other only what a replacement of history covers."""
+    steps: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    covered: dict[str, int] = defaultdict(int)
     for event in ledger.events:
         if event.type == "agent_step":
             steps[event.turn_id].append((event.seq, event.content))
+        elif event.type in _REPLACEMENTS:
+            covered[event.turn_id] = max(covered[event.turn_id], event.payload["covered_steps"])
+    filed = {event.turn_id for event in ledger.events if _is_filed(event)}
     for run in ledger.runs.values():
         found = steps.pop(run.turn_id, [])
-        if run.outcome != "completed":
-            assert not found, f"turn {run.turn_id} is {run.outcome} and has steps"
+        if run.turn_id not in filed:
+            assert len(found) == covered[run.turn_id], f"turn {run.turn_id} is {run.outcome} and has steps"
         elif run.turn_id in told:
             assert [content for _, content in found] == list(told[run.turn_id].steps), f"steps of turn {run.turn_id}"
-        seqs = [seq for seq, _ in found]
+        seqs = [seq for seq, _ in found[covered[run.turn_id] :]]
         assert seqs == list(range(seqs[0], seqs[0] + len(seqs))) if seqs else True, f"{run.turn_id} is not in one piece"
     assert not steps, f"steps of unknown turns: {list(steps)}"
 
