@@ -23,6 +23,7 @@ from tests.soak.stage import Stage, spool_settings, stage
 from tests.soak.told import read_acknowledged, read_lines
 from tests.soak.verdict import judge
 from turnledger.checkpoint import Turns
+from turnledger.workers.cli.stopping import unwind_on_stop
 from turnledger.workers.embedded import EmbeddedServers
 
 NODES = 3
@@ -41,6 +42,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--pace", choices=list(PACES), default="real", help="quick: all times of the product cut short")
     given = parser.parse_args()
+    unwind_on_stop()
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(f"seed {given.seed}, {given.seconds:g} s, times of the product: {given.pace}")
     with tempfile.TemporaryDirectory(prefix="turnledger-soak-") as name:
