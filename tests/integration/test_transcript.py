@@ -81,3 +81,15 @@ def test_a_message_that_stands_twice_is_an_error(stores: Stores) -> None:
     )
     with pytest.raises(CorruptData, match="second time"):
         read(stores)
+
+
+def test_the_block_holds_no_words_of_another_party_but_the_ask(stores: Stores) -> None:
+    """What the engine says triggered the turn, and none of the chat records around it (BL-11)."""
+    node = stores.node()
+    turn = begin(node, "Please look", messages=[Message("m-1", "words of ann"), Message("m-2", "words of bob")])
+    turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
+    for _ in range(2):
+        earlier = begin(node).earlier
+        assert "Triggered by: Please look" in earlier
+        assert "words of" not in earlier
+        stores.drain()

@@ -69,4 +69,8 @@ def read_settings(kind: type[Settings], **given: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ENVIRONMENT_PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        if first["type"] == "missing":
+            raise InvalidInput(
+                f"{name} is not set; set it, for instance to the URL that `turnledger up` prints"
+            ) from None
         raise InvalidInput(f"the setting {name} is wrong: {first['msg']}; set it and try again") from None

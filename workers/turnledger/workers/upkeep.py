@@ -53,7 +53,8 @@ def _reconciler(process_id: int) -> Reconciler:  # noqa: ARG001  # the process i
 
 
 def _log_report(event: str, report: Report) -> None:
-    log.info(
+    note = log.info if report.changed else log.debug
+    note(
         event,
         examined=report.examined,
         done=dict(report.done),

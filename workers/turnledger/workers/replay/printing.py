@@ -57,7 +57,7 @@ def print_problems(screen: Console, result: Result) -> None:
 
 def _rows(result: Result) -> list[tuple[str, int, bool, str]]:
     return [
-        ("turns played", result.turns, True, "in the file"),
+        ("turns played", result.turns, True, "as the file has them"),
         ("turns completed", result.completed, result.completed == result.turns, "acknowledged to an engine node"),
         ("turns committed", result.committed, result.committed == result.turns, "in Postgres"),
         ("lost", result.lost, not result.lost, "completed, and not in Postgres"),
