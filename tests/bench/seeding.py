@@ -105,7 +105,15 @@ def seed_completed(rig: Rig, samples: Sequence[SampleTurn]) -> Heads:
     heads = seed_started(rig.database, samples)
     for sample in samples:
         complete(open_turn(rig.turns, rig.records, sample, head=heads[sample.ledger]), sample)
+        rig.redis.lmove(rig.records.keys.pending(sample.ledger), _aside(sample.ledger), "RIGHT", "RIGHT")
+    for ledger in heads:
+        rig.redis.rename(_aside(ledger), rig.records.keys.pending(ledger))
     return heads
+
+
+def _aside(ledger: LedgerName) -> str:
+    """Where the pending turns of a ledger wait while more are seeded: every start looks through all that is pending."""
+    return f"bench:aside:{ledger.conversation}"
 
 
 def seed_committed(rig: Rig, samples: Sequence[SampleTurn]) -> None:
