@@ -244,6 +244,14 @@ def test_a_held_ledger_is_passed_over_by_who_does_not_wait(stores: Stores) -> No
     assert set(held) == {OTHER}
 
 
+def test_of_the_ledgers_asked_for_the_first_ones_are_held(stores: Stores) -> None:
+    """A group takes them in the order of the queue (QU-13)."""
+    create_ledgers(stores.database, [LEAD, OTHER])
+    for first, second in ((LEAD, OTHER), (OTHER, LEAD)):
+        with stores.database.transaction() as connection:
+            assert set(lock_free_ledgers(connection, [first, second], most=1)) == {first}
+
+
 def test_what_is_looked_up_after_the_lock_is_what_its_holder_left(stores: Stores) -> None:
     """READ COMMITTED, with the lock in a statement of its own (EV-4)."""
     create_ledgers(stores.database, [LEAD])

@@ -11,6 +11,7 @@ from typing import Literal
 import structlog
 
 from turnledger.checkpoint.keys import encode_ledger, readable_ledger
+from turnledger.checkpoint.ledger_share import LedgerShare
 from turnledger.checkpoint.loading import load_turns
 from turnledger.checkpoint.records import Finished, Records
 from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
@@ -34,6 +35,7 @@ class CommitPoint:
         self._database = database
         self._lock_timeout_ms = lock_timeout_ms or database.settings.commit_lock_timeout_ms
         self._settings = records.settings
+        self._share = LedgerShare()
 
     def commit_group(self, ledger: LedgerName | None, *, most_turns: int) -> dict[str, Decided]:
         """Commit this ledger, if one is given, and those at the head of the queue, as far as nobody else holds them.
@@ -52,8 +54,10 @@ class CommitPoint:
         if not counts:
             return {}
         names = {found: name for name in counts if (found := readable_ledger(name))}
+        asked = self._share.of(len(names))
         with self._database.transaction() as connection:
-            heads = lock_free_ledgers(connection, list(names))
+            heads = lock_free_ledgers(connection, list(names), most=asked)
+            self._share.note(asked=asked, got=len(heads))
             crash_point("commit.locked")
             turns = self._load(self._front([(names[name], counts[names[name]]) for name in names if name in heads]))
             outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)

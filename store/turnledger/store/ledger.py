@@ -121,12 +121,18 @@ def lock_ledger(connection: Connection, name: LedgerName) -> Head | None:
     return Head(*rows[0]) if rows else None
 
 
-def lock_free_ledgers(connection: Connection, names: Sequence[LedgerName]) -> dict[LedgerName, Head]:
-    """Hold those of the ledgers that exist and that nobody else holds; never waits."""
+def lock_free_ledgers(
+    connection: Connection, names: Sequence[LedgerName], *, most: int | None = None
+) -> dict[LedgerName, Head]:
+    """Hold those of the ledgers that exist and that nobody else holds, the first `most` of them; never waits."""
     rows = run_statement(
         connection,
         "lock_free_ledgers",
-        {"agents": [name.agent for name in names], "conversations": [name.conversation for name in names]},
+        {
+            "agents": [name.agent for name in names],
+            "conversations": [name.conversation for name in names],
+            "most": most,
+        },
     )
     return {LedgerName(row[0], row[1]): Head(*row[2:]) for row in rows}
 
