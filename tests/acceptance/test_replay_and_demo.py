@@ -43,12 +43,12 @@ def _result(process: Process) -> dict[str, Any]:
     return found
 
 
-def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
+def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0, every_s: float = 0.05) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(every_s)
     return True
 
 
@@ -150,14 +150,16 @@ def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["Starting", "playing"])
+@pytest.mark.parametrize("moment", ["starting", "starting a node", "playing"])
 def test_an_interrupted_replay_leaves_nothing_behind(
     processes: Processes, temporary: Path, number: signal.Signals, moment: str
 ) -> None:
     replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(temporary)})
     assert _eventually(lambda: any(temporary.iterdir()))
+    if moment != "starting":
+        assert _eventually(lambda: _plays(replay.pid), every_s=0)
     if moment == "playing":
-        assert _eventually(lambda: _plays(replay.pid))
+        time.sleep(1)
     replay.signal(number)
     assert replay.wait() == 128 + number
     assert _eventually(lambda: _nothing_is_left(temporary))

@@ -4,12 +4,13 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from turnledger.store import InvalidInput
-from turnledger.workers.cli.logs import configure_logging
+from turnledger.workers.cli.logs import configure_logging, send_errors_into
 
 SECRET = "a text of a conversation"
 
@@ -79,3 +80,9 @@ def test_a_wrong_level_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TURNLEDGER_LOG_LEVEL", "LOUD")
     with pytest.raises(InvalidInput, match="TURNLEDGER_LOG_LEVEL"):
         configure_logging(io.StringIO())
+
+
+def test_a_child_that_starts_late_does_not_bring_back_the_log_of_a_parent_that_is_gone(tmp_path: Path) -> None:
+    """An interrupted replay removes its log; a node that was just being started used to make it again."""
+    send_errors_into(tmp_path / "removed.log")
+    assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -61,9 +61,14 @@ def logs_into(path: Path) -> Iterator[None]:
 
 
 def send_errors_into(path: Path) -> None:
-    """For the rest of this process standard error is a file: what a crash prints belongs there as well."""
-    with path.open("a") as file:
-        os.dup2(file.fileno(), sys.stderr.fileno())
+    """For the rest of this process standard error is this file, if it is there: what a crash prints belongs there too.
+
+    It is never made: when it is gone, so is the process that made it and would remove it.
+    """
+    with suppress(FileNotFoundError):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, sys.stderr.fileno())
+        os.close(file)
 
 
 def _processors(settings: LogSettings, *, stream: TextIO) -> list[Processor]:
