@@ -2,6 +2,7 @@
 
 from turnledger.store.block import Round, review_message, user_message
 from turnledger.store.database import Database
+from turnledger.store.digest import merged_ask
 from turnledger.store.entry import CallRecord, Entry, NoReplyOwed, Replied, Undelivered
 from turnledger.store.errors import (
     CorruptData,
@@ -49,6 +50,7 @@ __all__ = [
     "Usage",
     "anthropic_step",
     "check_revision",
+    "merged_ask",
     "migrate",
     "openai_step",
     "read_settings",
