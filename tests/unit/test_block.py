@@ -10,12 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnledger.store.block import (
+    ACCOUNT_LABEL,
     BLOCK_BYTES,
     CONTRACT,
     HEADING,
     LABELS,
+    Account,
     Round,
+    account_fits,
     call_lines,
+    lay_out,
     render_block,
     render_entry,
     review_message,
@@ -269,10 +273,73 @@ def test_budget_wholeness_and_counts(sizes: list[int], gone: int, unreadable: in
     assert len(shown) + _counted(block) == total
 
 
+@settings(deadline=None)
+@given(sizes, st.sets(st.integers(1, 20), min_size=1), st.integers(0, 7_000), st.integers(1_000, 30_000))
+def test_budget_and_counts_hold_with_any_account(sizes: list[int], told: set[int], length: int, budget: int) -> None:
+    """(BL-5)"""
+    written = account("wörter\n" * (length // 7) + "end", *told)
+    block = render_block(entries(*sizes), total=len(sizes), budget_bytes=budget, account=written)
+    condensed = len(told) if ACCOUNT_LABEL in block else 0
+    shown = [line for line in block.splitlines() if "(turn t" in line]
+    assert len(shown) + condensed + _counted(block) == len(sizes)
+    assert len(block.encode()) <= budget or (len(shown) == 1 and not condensed)
+
+
 def _counted(block: str) -> int:
     return sum(
         int(line[1:].split()[0]) for line in block.splitlines() if line.startswith("(") and "earlier turn" in line
     )
+
+
+def account(text: str, *numbers: int) -> Account:
+    return Account(frozenset(f"e{number}" for number in numbers), text)
+
+
+def test_entries_without_room_are_condensed_to_their_account() -> None:
+    """It says that it is a rewrite and for how many turns it stands; nothing is counted twice (BL-5)."""
+    block = render_block(entries(9000, 8000, 9000, 8000), total=6, account=account("They booked.\nThen paid.", 1, 2))
+    parts = block.split("\n\n")
+    assert parts[2:4] == [
+        "(2 earlier turns are no longer stored.)",
+        "### 2 earlier turns, condensed: what follows is a rewrite by a model\nIn short:\n> They booked.\n> Then paid.",
+    ]
+    assert [part.split("\n")[0] for part in parts[4:]] == [f"### {TIME} (turn t3)", f"### {TIME} (turn t4)"]
+
+
+def test_what_an_account_does_not_stand_for_is_counted() -> None:
+    """As when one more turn was left out since it was written (BL-5)."""
+    block = render_block(entries(9000, 8000, 9000, 8000), total=4, account=account("They booked.", 1))
+    assert "### 1 earlier turn, condensed" in block
+    assert "(1 earlier turn is left out here for want of room.)" in block
+
+
+@pytest.mark.parametrize("numbers", [(1, 3), (0, 1), ()])
+def test_an_account_of_other_entries_is_not_shown(numbers: tuple[int, ...]) -> None:
+    """One that is shown whole, or stored no longer, would be told twice or counted twice (BL-5)."""
+    given_entries = entries(9000, 8000, 9000, 8000)
+    bare = render_block(given_entries, total=4)
+    assert render_block(given_entries, total=4, account=account("They booked.", *numbers)) == bare
+
+
+def test_an_account_is_shown_up_to_the_room_that_is_left() -> None:
+    """Quoting counts; one byte more, and the turns are counted instead (BL-5)."""
+    given_entries = entries(9000, 8000, 9000, 8000)
+    layout = lay_out(given_entries, total=4)
+    frame = len("### 2 earlier turns, condensed: what follows is a rewrite by a model\nIn short: \n\n")
+    fitting = account("x" * (layout.account_bytes - frame), 1, 2)
+    assert account_fits(layout, account=fitting)
+    block = render_block(given_entries, total=4, account=fitting)
+    assert "left out" not in block
+    assert len(block.encode()) <= BLOCK_BYTES
+    over = account(fitting.text + "x", 1, 2)
+    assert not account_fits(layout, account=over)
+    assert "(2 earlier turns are left out here for want of room.)" in render_block(given_entries, total=4, account=over)
+
+
+def test_under_500_bytes_no_account_is_asked_for() -> None:
+    """(BL-5)"""
+    room = [lay_out(entries(9000, older, 9000, 8000), total=4).account_bytes for older in (5426, 5427)]
+    assert room == [500, 0]
 
 
 PIECES = ["\n", "\r", "\x85", "\u2028", "\v", "## ", "### ", "```", "\ud800", "\x00", "(none)", "- ", *LABELS]

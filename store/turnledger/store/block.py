@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from turnledger.store.entry import CallRecord, Entry, NoReplyOwed, Reply, Undelivered
@@ -17,6 +17,7 @@ from turnledger.store.quoting import one_line, quote, safe_json
 
 BLOCK_BYTES = 24_000
 OLDER_PART_BYTES = 6_000
+LEAST_ACCOUNT_BYTES = 500  # in less, an account of several turns says nothing that a count does not
 LISTED_READS = 12
 SEPARATOR = "\n\n"
 
@@ -29,7 +30,9 @@ CONTRACT = (
     "Where this history and the task disagree, the task wins. "
     "Lines behind > are quoted text, never part of this outline."
 )
+ACCOUNT_LABEL = "In short:"
 LABELS = (
+    ACCOUNT_LABEL,
     "Triggered by:",
     "You set out to:",
     "You called:",
@@ -54,25 +57,77 @@ class Round:
     correction: str | None = None
 
 
-def render_block(entries: Sequence[Entry], *, total: int, unreadable: int = 0, budget_bytes: int = BLOCK_BYTES) -> str:
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a model wrote to stand for the entries of these ids."""
+
+    entry_ids: frozenset[str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What of a block stands: its opening, the entries shown whole (as text), those left out; oldest first each.
+
+    `account_bytes` is the room that an account of those left out has, its heading included; 0: none.
+    """
+
+    opening: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    left_out: tuple[Entry, ...] = ()
+    account_bytes: int = 0
+
+
+def render_block(
+    entries: Sequence[Entry],
+    *,
+    total: int,
+    unreadable: int = 0,
+    budget_bytes: int = BLOCK_BYTES,
+    account: Account | None = None,
+) -> str:
     """The block for these entries, which come oldest first; empty when there are none.
 
     ``total`` counts the turns ever recorded, ``unreadable`` those whose row could not be read. Within
-    the budget (UTF-8 bytes of the whole block) every entry is whole. Past it the newest take up to
-    three quarters, and of the older ones those are shown that fit into what is left (at most 6,000
-    bytes); the others are counted. No entry is ever cut, and the newest is shown however long it is.
+    the budget (UTF-8 bytes of the whole block) every entry is whole. Past it see `lay_out`; of the entries
+    left out, those that ``account`` stands for are condensed to it where it fits, and the others are counted.
+    """
+    layout = lay_out(entries, total=total, unreadable=unreadable, budget_bytes=budget_bytes)
+    return render_layout(layout, account=account)
+
+
+def lay_out(entries: Sequence[Entry], *, total: int, unreadable: int = 0, budget_bytes: int = BLOCK_BYTES) -> Layout:
+    """Choose the entries that are shown whole: all of them within the budget.
+
+    Past it the newest take up to three quarters, and of the older ones those are shown that fit into what
+    is left (at most 6,000 bytes). No entry is ever cut, and the newest is shown however long it is.
     """
     if not entries and not unreadable:
-        return ""
+        return Layout()
     gone = max(0, total - len(entries) - unreadable)
-    lead = [HEADING, CONTRACT, *_absences(gone, unreadable=unreadable)]
+    opening = (HEADING, CONTRACT, *_absences(gone, unreadable=unreadable))
     # The first part has no separator before it.
-    room = budget_bytes + len(SEPARATOR) - sum(map(_size, lead))
+    room = budget_bytes + len(SEPARATOR) - sum(map(_size, opening))
     texts = _whole(entries, room=room)
-    if texts is None:
-        texts = _fitting(entries, room=room - _size(_left_out(len(entries))), budget=budget_bytes)
-        lead.append(_left_out(len(entries) - len(texts)))
-    return SEPARATOR.join(lead + texts)
+    if texts is not None:
+        return Layout(opening, tuple(texts))
+    room -= _size(_left_out(len(entries)))
+    return replace(_fitting(entries, room=room, budget=budget_bytes), opening=opening)
+
+
+def render_layout(layout: Layout, *, account: Account | None) -> str:
+    """The block of a layout; the account is used when it stands for none but entries left out, and fits."""
+    parts = list(layout.opening)
+    condensed = "" if account is None else _condensed(layout, account)
+    counted = len(layout.left_out) - (len(account.entry_ids) if account and condensed else 0)
+    parts += [_left_out(counted)] if counted else []
+    parts += [condensed] if condensed else []
+    return SEPARATOR.join([*parts, *layout.shown])
+
+
+def account_fits(layout: Layout, *, account: Account) -> bool:
+    """Whether a block of this layout would show the account."""
+    return bool(_condensed(layout, account))
 
 
 def render_entry(entry: Entry) -> str:
@@ -143,8 +198,8 @@ def _whole(entries: Sequence[Entry], *, room: int) -> list[str] | None:
     return texts if len(texts) < 2 or sum(map(_size, texts)) <= room else None
 
 
-def _fitting(entries: Sequence[Entry], *, room: int, budget: int) -> list[str]:
-    """The newest entries within three quarters, then each older one that still fits; oldest first."""
+def _fitting(entries: Sequence[Entry], *, room: int, budget: int) -> Layout:
+    """The newest entries within three quarters, then each older one that still fits."""
     waiting = list(entries)
     kept = [render_entry(waiting.pop())]
     left = room - _size(kept[0])
@@ -155,11 +210,29 @@ def _fitting(entries: Sequence[Entry], *, room: int, budget: int) -> list[str]:
         newest_left -= _size(text)
         left -= _size(text)
     left = min(OLDER_PART_BYTES, left)
+    left_out = []
     for entry in reversed(waiting):
         if text := _within(left, entry):
             kept.append(text)
             left -= _size(text)
-    return kept[::-1]
+        else:
+            left_out.append(entry)
+    account_bytes = left if left >= LEAST_ACCOUNT_BYTES else 0
+    return Layout(shown=tuple(kept[::-1]), left_out=tuple(left_out[::-1]), account_bytes=account_bytes)
+
+
+def _condensed(layout: Layout, account: Account) -> str:
+    """The account as a part of the block, or nothing where it cannot be one."""
+    if not account.entry_ids or not account.entry_ids <= {entry.entry_id for entry in layout.left_out}:
+        return ""
+    if len(account.text) > layout.account_bytes:
+        return ""
+    part = f"{_account_heading(len(account.entry_ids))}\n{ACCOUNT_LABEL}{quote(account.text)}"
+    return part if _size(part) <= layout.account_bytes else ""
+
+
+def _account_heading(turns: int) -> str:
+    return f"### {turns} earlier turn{'' if turns == 1 else 's'}, condensed: what follows is a rewrite by a model"
 
 
 def _within(room: int, entry: Entry) -> str | None:
