@@ -175,7 +175,8 @@ def status(*, as_json: Json = False) -> None:
 
 
 @app.command(
-    epilog="Examples: turnledger show lead jira:POC-7 · turnledger show --turn 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11",
+    epilog="Examples: turnledger show lead jira:POC-7 --events · "
+    "turnledger show --turn 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11",
     rich_help_panel="To look and to repair",
 )
 def show(
@@ -183,27 +184,69 @@ def show(
     conversation: Annotated[str | None, typer.Argument(help="The conversation key, e.g. jira:POC-7.")] = None,
     *,
     turn: Annotated[str | None, typer.Option(help="One turn instead, whole: the id that a block names.")] = None,
+    log: Annotated[
+        bool, typer.Option("--events", help="Instead, its events in order, without their contents.")
+    ] = False,
     last: Annotated[int, typer.Option(min=1, help="How many of the newest events.")] = 100,
+    before: Annotated[int | None, typer.Option(min=0, help="With --events: only those before this seq.")] = None,
     history: Annotated[
         int | None, typer.Option("--version", min=0, help="Instead, the model history of this version.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Show one ledger: its entries, its events, and the turns on their way."""
+    from turnledger.workers.cli.event_log import show_events
     from turnledger.workers.cli.show import show_history, show_ledger, show_turn
 
     output = _output(as_json=as_json)
-    if turn is not None and agent is None:
-        use_servers()
-        show_turn(turn, output=output)
-    elif turn is None and agent is not None and conversation is not None and history is not None:
-        use_servers()
+    _check_show(agent, conversation, turn=turn, log=log, before=before, history=history)
+    use_servers()
+    if agent is None or conversation is None:
+        show_turn(turn or "", output=output)
+    elif log:
+        show_events(agent, conversation=conversation, last=last, before=before, output=output)
+    elif history is not None:
         show_history(agent, conversation=conversation, version=history, output=output)
-    elif turn is None and agent is not None and conversation is not None:
-        use_servers()
-        show_ledger(agent, conversation=conversation, last=last, output=output)
     else:
+        show_ledger(agent, conversation=conversation, last=last, output=output)
+
+
+def _check_show(
+    agent: str | None,
+    conversation: str | None,
+    *,
+    turn: str | None,
+    log: bool,
+    before: int | None,
+    history: int | None,
+) -> None:
+    """Raises BadParameter when this does not name one thing to show."""
+    if turn is not None and (agent is not None or log or history is not None):
+        raise typer.BadParameter("--turn ID stands alone")
+    if turn is None and (agent is None or conversation is None):
         raise typer.BadParameter("name AGENT and CONVERSATION, or --turn ID alone")
+    if log and history is not None:
+        raise typer.BadParameter("--events and --version show different things: give one of them")
+    if before is not None and not log:
+        raise typer.BadParameter("--before goes with --events")
+
+
+@app.command(epilog="Example: turnledger block lead jira:POC-7 > block.txt", rich_help_panel="To look and to repair")
+def block(
+    agent: Annotated[str, typer.Argument(help="The agent, e.g. lead.")],
+    conversation: Annotated[str, typer.Argument(help="The conversation key, e.g. jira:POC-7.")],
+    *,
+    task: Annotated[str | None, typer.Option(help="Print the whole user message for this task.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print what the next turn would be shown of the earlier ones, byte for byte; its size goes to standard error.
+
+    Turns that are completed and not yet committed are in it, as they will be in the next start. Nothing is written.
+    """
+    from turnledger.workers.cli.block import print_block
+
+    use_servers()
+    print_block(agent, conversation=conversation, task=task, output=_output(as_json=as_json))
 
 
 @app.command(

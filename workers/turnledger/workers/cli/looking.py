@@ -7,10 +7,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Row, Text, select
 
-from turnledger.checkpoint import CheckpointUnavailable, TurnNotFound
+from turnledger.checkpoint import CheckpointMisconfigured, CheckpointUnavailable, TurnNotFound
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.record import OpenTurn, PendingTurn, Record
-from turnledger.store import LedgerName, Step, check_revision
+from turnledger.checkpoint.upkeep import UNREADABLE
+from turnledger.store import CorruptData, LedgerName, Step, check_revision
 from turnledger.store.events import Event, read_event
 from turnledger.store.history import events, replay
 from turnledger.store.identity import check_turn_id
@@ -56,14 +57,29 @@ class StoredTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A turn as Redis knows it."""
+
+    record: Record | None = None
+    refusal: str = ""
+    steps: tuple[Step, ...] = ()
+    trouble: str = ""
+    unavailable: CheckpointUnavailable | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TurnLook:
-    """A turn as Postgres and as Redis know it; at least one of them does."""
+    """A turn as Postgres and as Redis know it; at least one of them does.
+
+    `trouble` says why there is no record to show although there may be one: Redis is away, or nobody can read it.
+    """
 
     turn_id: str
     stored: StoredTurn | None
     record: Record | None
     refusal: str
     saved_steps: tuple[Step, ...]
+    trouble: str = ""
 
 
 def look_at_history(name: LedgerName, *, version: int) -> list[Step]:
@@ -74,7 +90,7 @@ def look_at_history(name: LedgerName, *, version: int) -> list[Step]:
         InvalidInput: the ledger has no such version.
         UnsupportedEvent, CorruptData: it cannot be replayed.
     """
-    with _snapshot() as connection:
+    with snapshot() as connection:
         head = read_head(connection, name)
         if head is None:
             raise NotThere(f"Postgres has no ledger of {name.agent} on {name.conversation}")
@@ -89,7 +105,7 @@ def look_at_ledger(name: LedgerName, *, last: int) -> LedgerLook:
         StoreUnavailable, SchemaMismatch, ...: Postgres cannot be asked.
     """
     uncommitted, opened, error = _on_their_way(name)
-    with _snapshot() as connection:
+    with snapshot() as connection:
         head = read_head(connection, name)
         entries = () if head is None else recent_entries(connection, head.ledger_id, most=MOST_ENTRIES)
         found = [] if head is None else events(connection, head, first_seq=max(0, head.next_seq - last), most=last)
@@ -104,18 +120,20 @@ def look_at_turn(turn_id: str) -> TurnLook:
     Raises:
         InvalidInput: this is no turn id.
         NotThere: neither server knows it.
+        CheckpointUnavailable: Postgres does not know it, and Redis cannot be asked.
     """
-    check_turn_id(turn_id)
-    record, refusal, steps = _recorded(turn_id)
-    with _snapshot() as connection:
+    look = _recorded(check_turn_id(turn_id))
+    with snapshot() as connection:
         stored = _stored_turn(connection, turn_id)
-    if stored is None and record is None:
-        raise NotThere(f"there is no turn {turn_id}")
-    return TurnLook(turn_id, stored, record, refusal, steps)
+    if stored is None and look.record is None and not look.trouble:
+        raise NotThere(f"there is no turn {turn_id}, or no longer")
+    if stored is None and look.unavailable is not None:
+        raise look.unavailable
+    return TurnLook(turn_id, stored, look.record, look.refusal, look.steps, look.trouble)
 
 
 @contextmanager
-def _snapshot() -> Iterator[Connection]:
+def snapshot() -> Iterator[Connection]:
     """One moment of a database that has this version's schema."""
     with the_database() as database:
         check_revision(database)
@@ -132,14 +150,24 @@ def _on_their_way(name: LedgerName) -> tuple[tuple[PendingTurn, ...], tuple[Open
     return view.uncommitted, view.open, None
 
 
-def _recorded(turn_id: str) -> tuple[Record | None, str, tuple[Step, ...]]:
+def _recorded(turn_id: str) -> _Recorded:
     try:
         with the_records() as records, translated():
+            if records.redis.zscore(records.keys.quarantined, turn_id) is not None:
+                return _Recorded(
+                    trouble=f"its record could not be read: it lies under {records.keys.quarantine(turn_id)}"
+                )
             record, steps = records.read(turn_id)
             refusal = records.redis.hget(records.keys.record(turn_id), "refusal")
-    except (TurnNotFound, CheckpointUnavailable):
-        return None, "", ()
-    return record, str(refusal or ""), tuple(decode_step(step) for step in steps)
+            return _Recorded(record, str(refusal or ""), tuple(decode_step(step) for step in steps))
+    except TurnNotFound:
+        return _Recorded()
+    except CheckpointUnavailable as error:
+        return _Recorded(trouble=str(error), unavailable=error)
+    except (CheckpointMisconfigured, CorruptData) as error:
+        return _Recorded(trouble=str(error))
+    except (*UNREADABLE, KeyError):
+        return _Recorded(trouble="its record cannot be read; the next sweep of `turnledger upkeep` sets it aside")
 
 
 def _stored_turn(connection: Connection, turn_id: str) -> StoredTurn | None:

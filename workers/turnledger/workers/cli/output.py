@@ -5,6 +5,7 @@ import sys
 from typing import Literal
 
 from rich.console import Console
+from rich.text import Text
 
 from turnledger.store.json_text import encode_json
 
@@ -28,6 +29,14 @@ def console() -> Console:
 def error_console() -> Console:
     """Standard error for a person."""
     return Console(stderr=True, highlight=False)
+
+
+def print_line(screen: Console, line: Text) -> None:
+    """One line on a terminal, cut at its edge; whole where it goes into a file."""
+    if screen.is_terminal:
+        screen.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        screen.print(line, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

@@ -8,13 +8,15 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from turnledger.checkpoint.record import UNFINISHED, Record
 from turnledger.store import CorruptData, LedgerName
 from turnledger.store.block import render_entry
 from turnledger.store.entry import decode_entry
-from turnledger.store.events import Event, Payload
+from turnledger.store.events import Event
 from turnledger.store.json_text import decode_json
 from turnledger.store.ledger import StoredEntry
 from turnledger.store.times import time_text
+from turnledger.workers.cli.event_log import SHORT_ID, event_members
 from turnledger.workers.cli.looking import (
     LedgerLook,
     StoredTurn,
@@ -23,10 +25,19 @@ from turnledger.workers.cli.looking import (
     look_at_ledger,
     look_at_turn,
 )
-from turnledger.workers.cli.output import Output, console, error_console, many, print_json, visible, visible_lines
+from turnledger.workers.cli.output import (
+    Output,
+    console,
+    error_console,
+    many,
+    print_json,
+    print_line,
+    visible,
+    visible_lines,
+)
 from turnledger.workers.cli.summaries import summary
 
-SHORT_ID = 8
+OUTCOMES = {"": "not ended", "lost": "lost (a completion that arrives later overrules that)"}
 
 
 def show_ledger(agent: str, *, conversation: str, last: int, output: Output) -> None:
@@ -101,7 +112,7 @@ def _print_events(screen: Console, look: LedgerLook) -> None:
     older = look.head.next_seq - len(look.events)
     _heading(screen, f"Events: {len(look.events)}" + (f", {older:,} older ones not shown (--last)" if older else ""))
     for event in look.events:
-        _print_line(screen, _event_line(event))
+        print_line(screen, _event_line(event))
 
 
 def _print_on_their_way(screen: Console, look: LedgerLook) -> None:
@@ -117,7 +128,9 @@ def _print_on_their_way(screen: Console, look: LedgerLook) -> None:
 def _print_turn(screen: Console, look: TurnLook) -> None:
     screen.print(Text(f"turn {look.turn_id}", style="bold"))
     if look.record is not None:
-        _print_record(screen, look)
+        _print_record(screen, look.record, look)
+    elif look.trouble:
+        screen.print(Text(f"In Redis: {visible(look.trouble)}", style="yellow"), soft_wrap=True)
     if look.stored is None:
         screen.print("Postgres does not know it.")
         return
@@ -127,32 +140,48 @@ def _print_turn(screen: Console, look: TurnLook) -> None:
         screen.print(Text(entry_text(look.stored.entry)), soft_wrap=True)
     _heading(screen, f"Events: {len(look.stored.events)}")
     for event in look.stored.events:
-        _print_line(screen, _event_line(event))
+        print_line(screen, _event_line(event))
         if event.content is not None:
             screen.print(Text(f"       {visible(event.content)}", style="dim"), soft_wrap=True)
 
 
-def _print_record(screen: Console, look: TurnLook) -> None:
-    assert look.record is not None
-    state = "pending" if look.record.state == "completed" else look.record.state
-    ledger = look.record.ledger
-    line = f"In Redis: {state}, {ledger.agent} · {ledger.conversation}, {len(look.saved_steps)} steps saved"
+def _print_record(screen: Console, record: Record, look: TurnLook) -> None:
+    steps = many(len(look.saved_steps), "step")
+    line = f"In Redis: {_state(record)}, {record.ledger.agent} · {record.ledger.conversation}, {steps} saved"
     screen.print(Text(visible(line)), soft_wrap=True)
-    if look.refusal:
-        screen.print(Text(f"It was refused: {visible(look.refusal)}", style="yellow"), soft_wrap=True)
-    if look.stored is None or look.stored.outcome is None:
+    for sentence in _warnings(record, refusal=look.refusal):
+        screen.print(Text(visible(sentence), style="yellow"), soft_wrap=True)
+    if look.saved_steps and (look.stored is None or look.stored.outcome is None):
         _heading(screen, f"Steps: {len(look.saved_steps)}")
         for step in look.saved_steps:
             screen.print(Text(f"{step.role}  {visible(step.content)}"), soft_wrap=True)
+        screen.print()
+
+
+def _state(record: Record) -> str:
+    if record.state == "completed":
+        return "pending"
+    return f"{record.state} ({record.reason})" if record.state == "parked" and record.reason else record.state
+
+
+def _warnings(record: Record, *, refusal: str) -> list[str]:
+    found = []
+    if refusal:
+        found.append(f"It was refused: {refusal}")
+    if record.blocked and record.state in UNFINISHED:
+        found.append(f"It is blocked ({record.blocked}): nobody may resume it, whoever holds it may complete it")
+    if record.replaced_by is not None and record.state in UNFINISHED:
+        found.append(f"Its history was replaced by version {record.replaced_by}: a resume goes on from there")
+    if record.superseded_by:
+        found.append(f"Its work was completed by turn {record.superseded_by.partition(' ')[0]}")
+    return found
 
 
 def _print_run(screen: Console, run: StoredTurn) -> None:
-    screen.print(
-        Text(f"In Postgres: {run.outcome or 'not ended'}, {run.ledger.agent} · {run.ledger.conversation}"),
-        soft_wrap=True,
-    )
+    outcome = OUTCOMES.get(run.outcome or "", run.outcome)
+    screen.print(Text(f"In Postgres: {outcome}, {run.ledger.agent} · {run.ledger.conversation}"), soft_wrap=True)
     ended = "" if run.ended_at is None else f", ended {time_text(run.ended_at)}"
-    screen.print(f"started {time_text(run.started_at)}{ended}, {run.epoch - 1} take-overs", soft_wrap=True)
+    screen.print(f"started {time_text(run.started_at)}{ended}, {many(run.epoch - 1, 'take-over')}", soft_wrap=True)
     if run.work_key:
         screen.print(Text(f"work key {run.work_key}"), soft_wrap=True)
     if run.duplicate_of:
@@ -162,14 +191,6 @@ def _print_run(screen: Console, run: StoredTurn) -> None:
 def _heading(screen: Console, title: str) -> None:
     screen.print()
     screen.print(Rule(title, align="left", style="dim"))
-
-
-def _print_line(screen: Console, line: Text) -> None:
-    """One line on a terminal, cut at its edge; whole where it goes into a file."""
-    if screen.is_terminal:
-        screen.print(line, no_wrap=True, overflow="ellipsis")
-    else:
-        screen.print(line, soft_wrap=True)
 
 
 def _event_line(event: Event) -> Text:
@@ -209,7 +230,11 @@ def _turn_members(look: TurnLook) -> dict[str, Any]:
     return {
         "turn_id": look.turn_id,
         "state": None if record is None else record.state,
+        "reason": (record and record.reason) or None,
+        "blocked": (record and record.blocked) or None,
+        "replaced_by": record and record.replaced_by,
         "refusal": look.refusal or None,
+        "trouble": look.trouble or None,
         "saved_steps": [decode_json(step.content) for step in look.saved_steps],
         "stored": None if look.stored is None else _run_members(look.stored),
     }
@@ -235,20 +260,7 @@ def _entry_members(stored: StoredEntry) -> dict[str, Any]:
 
 
 def _event_members(event: Event) -> dict[str, Any]:
-    payload = event.payload.model_dump(exclude_none=True) if isinstance(event.payload, Payload) else event.payload
-    return {
-        "seq": event.seq,
-        "type": event.type,
-        "stored_type": event.stored_type,
-        "schema_version": event.schema_version,
-        "history_version": event.history_version,
-        "turn_id": event.turn_id,
-        "key": event.key,
-        "payload": payload,
-        "content": None if event.content is None else decode_json(event.content),
-        "occurred_at": time_text(event.occurred_at),
-        "recorded_at": time_text(event.recorded_at),
-    }
+    return {**event_members(event), "content": None if event.content is None else decode_json(event.content)}
 
 
 def _optional_time(moment: datetime | None) -> str | None:
