@@ -1,7 +1,8 @@
 """Fitting: over-long tool arguments and errors of an entry are replaced by a short stand-in.
 
 Only two things are ever replaced: the value of one tool argument, and the error of a failed call,
-when it is longer than 200 characters. The stand-in here is a *name*: the payload's size and digest.
+when it is longer than 200 characters. The stand-in is an account of it where a rewriter gave one, and otherwise a
+*name*: the payload's size and digest.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from turnledger.store.entry import CallRecord, Entry
 from turnledger.store.json_text import encode_json
 
 MAX_PIECE_CHARACTERS = 200
+CONDENSED = "(condensed) "  # what stands before every account: a reader must know that these are not the words
+CONDENSED_BYTES = 200  # of the account with its prefix
+ACCOUNT_BYTES = CONDENSED_BYTES - len(CONDENSED)
 _KIB = 1024
 
-Rewriter = Callable[[str], str]
+PieceKind = Literal["argument", "error"]
+StandIn = Callable[[str, PieceKind], str]
 
 
 def name_payload(text: str) -> str:
@@ -34,19 +39,35 @@ def needs_fitting(entry: Entry) -> bool:
     return any(_call_needs_fitting(call) for call in entry.calls)
 
 
-def with_names(entry: Entry, *, rewriter: Rewriter = name_payload) -> Entry:
+def condensed(account: str | None) -> str | None:
+    """The stand-in made of an account; None for an account that is blank, no text, or too long."""
+    if account is None or not account.strip():
+        return None
+    try:
+        size = len(account.encode())
+    except UnicodeEncodeError:
+        return None
+    return CONDENSED + account if size <= ACCOUNT_BYTES else None
+
+
+def with_names(entry: Entry, *, rewriter: Callable[[str], str] = name_payload) -> Entry:
+    """The entry with every over-long argument value and error named; as `with_stand_ins` in all else."""
+    return with_stand_ins(entry, stand_in=lambda text, _: rewriter(text))
+
+
+def with_stand_ins(entry: Entry, *, stand_in: StandIn) -> Entry:
     """The entry with every over-long argument value and error replaced; the entry itself when there is none.
 
-    All other values keep their type. A piece that occurs again is rewritten once.
+    All other values keep their type. `stand_in` is asked once for a piece, however often it occurs.
     """
     if not needs_fitting(entry):
         return entry
-    rewritten: dict[str, str] = {}
+    given: dict[str, str] = {}
 
-    def fit(text: str) -> str:
-        if text not in rewritten:
-            rewritten[text] = rewriter(text)
-        return rewritten[text]
+    def fit(text: str, kind: PieceKind) -> str:
+        if text not in given:
+            given[text] = stand_in(text, kind)
+        return given[text]
 
     return replace(entry, calls=tuple(_fitted_call(call, fit) for call in entry.calls))
 
@@ -56,20 +77,20 @@ def _call_needs_fitting(call: CallRecord) -> bool:
     return _is_long(call.error) or any(_piece(value) is not None for value in values)
 
 
-def _fitted_call(call: CallRecord, fit: Rewriter) -> CallRecord:
+def _fitted_call(call: CallRecord, fit: StandIn) -> CallRecord:
     if not _call_needs_fitting(call):
         return call
     if isinstance(call.arguments, dict):
         arguments: Any = {name: _fitted(value, fit) for name, value in call.arguments.items()}
     else:
         arguments = _fitted(call.arguments, fit)
-    error = fit(call.error) if call.error is not None and _is_long(call.error) else call.error
+    error = fit(call.error, "error") if call.error is not None and _is_long(call.error) else call.error
     return replace(call, arguments=arguments, error=error)
 
 
-def _fitted(value: Any, fit: Rewriter) -> Any:
+def _fitted(value: Any, fit: StandIn) -> Any:
     piece = _piece(value)
-    return value if piece is None else fit(piece)
+    return value if piece is None else fit(piece, "argument")
 
 
 def _piece(value: Any) -> str | None:
