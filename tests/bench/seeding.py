@@ -14,7 +14,7 @@ from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim, Records, new_token
 from turnledger.checkpoint.starting import FIRST_REVISION, StartRequest, recorded_fields
 from turnledger.checkpoint.turn import Turn
-from turnledger.store import Database, LedgerName, StoreSettings
+from turnledger.store import Database, LedgerName
 from turnledger.store.commit import CompletedTurn, commit_turns
 from turnledger.store.database import copy_rows
 from turnledger.store.events import message_event, started_event
@@ -29,7 +29,6 @@ EVENT_COLUMNS = (
 RUN_COLUMNS = "ledger_turn (turn_id, ledger_id, work_key, started_at)"
 GROUP = 200
 
-_SETTINGS = StoreSettings(database_url="postgresql://")  # their defaults
 
 Heads = dict[LedgerName, Head]
 
@@ -71,7 +70,7 @@ def open_turn(turns: Turns, records: Records, sample: SampleTurn, *, head: Head)
         StartRequest(sample.turn_id, sample.ledger, sample.work_key, sample.message.text, (sample.message,)),
         LedgerView(STARTED_AT_MS, 0, None, (), (), ()),
         Beginning(head, (), frozenset(), None, {sample.turn_id: run}),
-        settings=_SETTINGS,
+        block="",
     )
     records.open(claim, ledger=sample.ledger, work_key=sample.work_key, fields=fields)
     return start(turns, sample)

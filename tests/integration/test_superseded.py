@@ -40,7 +40,7 @@ def fail_over(stores: Stores, to: dict[str, bytes]) -> None:
 
 
 def begun_without_postgres(node: Turns, request: StartRequest, view: LedgerView) -> Any:
-    return _Begun(unwritten_fields(request, view, None, settings=node._database.settings))
+    return _Begun(unwritten_fields(request, view, None, block=""))
 
 
 def test_a_direct_commit_of_a_turn_that_another_node_has_completed_is_refused(stores: Stores) -> None:

@@ -1,13 +1,13 @@
 """What a turn is shown of the earlier ones: committed entries and those still on their way, merged."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
 from turnledger.checkpoint.record import PendingTurn
 from turnledger.store import CorruptData, Entry
-from turnledger.store.block import render_block
+from turnledger.store.block import Account, Layout, lay_out, render_layout
 from turnledger.store.entry import decode_entry
 from turnledger.store.fitting import with_names
 from turnledger.store.ledger import Beginning, Run, StoredEntry
@@ -17,15 +17,31 @@ log = structlog.get_logger(__name__)
 
 
 def earlier_block(
-    beginning: Beginning, *, uncommitted: Sequence[PendingTurn], most_entries: int, budget_bytes: int
+    beginning: Beginning,
+    *,
+    uncommitted: Sequence[PendingTurn],
+    most_entries: int,
+    budget_bytes: int,
+    find_account: Callable[[], Account | None],
 ) -> str:
-    """The block of a turn that begins: each earlier turn once, also one that was committed between the reads."""
+    """The block of a turn that begins: each earlier turn once, also one that was committed between the reads.
+
+    `find_account` is asked only where entries are left out and there is room for an account of them.
+    """
+    layout = earlier_layout(beginning, uncommitted=uncommitted, most_entries=most_entries, budget_bytes=budget_bytes)
+    return render_layout(layout, account=find_account() if layout.account_bytes else None)
+
+
+def earlier_layout(
+    beginning: Beginning, *, uncommitted: Sequence[PendingTurn], most_entries: int, budget_bytes: int
+) -> Layout:
+    """How the block of a turn that begins is laid out."""
     on_their_way = not_committed(uncommitted, beginning.runs)
     stored = [_stored(entry) for entry in beginning.entries]
     moving = [_on_its_way(turn) for turn in on_their_way]
     found = [*stored, *moving]
     readable = [entry for entry in found if entry is not None]
-    return render_block(
+    return lay_out(
         sorted(readable, key=_age)[-most_entries:],
         total=beginning.head.turn_count + len(on_their_way),
         unreadable=len(found) - len(readable),

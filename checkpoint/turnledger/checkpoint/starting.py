@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from turnledger.checkpoint.earlier import earlier_block
 from turnledger.checkpoint.keys import encode_ledger
 from turnledger.checkpoint.record import RECORD_FORMAT, Cursor, LedgerView
 from turnledger.checkpoint.records import already_handled, already_running, turn_ended
-from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreSettings
+from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreBusy, StoreUnavailable
+from turnledger.store.accounts import find_account
+from turnledger.store.block import Account
 from turnledger.store.events import EventRow, encode_rows, failed_event, handled_key, message_event, started_event
 from turnledger.store.identity import check_turn_id, check_work_key, new_entry_id, new_turn_id
 from turnledger.store.json_text import encode_json
@@ -26,6 +30,8 @@ from turnledger.store.ledger import (
     read_head,
 )
 from turnledger.store.times import time_text
+
+log = structlog.get_logger(__name__)
 
 FIRST_REVISION = 1
 
@@ -203,9 +209,7 @@ def fence_first_try(database: Database, request: StartRequest) -> int:
     return FIRST_EPOCH if raised is None else raised.epoch
 
 
-def recorded_fields(
-    request: StartRequest, view: LedgerView, beginning: Beginning, *, settings: StoreSettings
-) -> Fields:
+def recorded_fields(request: StartRequest, view: LedgerView, beginning: Beginning, *, block: str) -> Fields:
     """The first fields of a recorded turn: its block, frozen, and the history it is built on."""
     head = beginning.head
     cursor = Cursor(head.ledger_id, head.history_version, head.next_seq - 1, beginning.last_turn_id, _seen(view))
@@ -214,14 +218,12 @@ def recorded_fields(
         "recorded": "1",
         "epoch": beginning.runs[request.turn_id].epoch,
         "cursor": cursor.encode(),
-        "earlier": _block(view, beginning, settings),
+        "earlier": block,
         "handled": encode_json(_handled(request, view, beginning)),
     }
 
 
-def unwritten_fields(
-    request: StartRequest, view: LedgerView, beginning: Beginning | None, *, settings: StoreSettings
-) -> Fields:
+def unwritten_fields(request: StartRequest, view: LedgerView, beginning: Beginning | None, *, block: str) -> Fields:
     """The first fields of a turn that Postgres could not be told of: what it missed travels with the completion.
 
     Without a beginning the earlier turns could not be read either. The cursor takes the head at first contact.
@@ -230,7 +232,7 @@ def unwritten_fields(
         **_common_fields(request, view),
         "recorded": "1",
         "cursor": Cursor(None, 0, -1, None, _seen(view)).encode(),
-        "earlier": "" if beginning is None else _block(view, beginning, settings),
+        "earlier": block,
         "handled": "[]" if beginning is None else encode_json(_handled(request, view, beginning)),
         "before": encode_rows(unwritten_rows(request, view)),
     }
@@ -240,12 +242,27 @@ def _seen(view: LedgerView) -> tuple[str, ...]:
     return tuple(turn.turn_id for turn in view.uncommitted)
 
 
-def _block(view: LedgerView, beginning: Beginning, settings: StoreSettings) -> str:
+def block_of(database: Database, view: LedgerView, beginning: Beginning) -> str:
+    """What the turn that begins is shown of the earlier ones; where the oldest have an account that can be read, that.
+
+    No model is called: an account is written after a commit, by a worker.
+    """
+
+    def stored_account() -> Account | None:
+        try:
+            with database.transaction() as connection:
+                return find_account(connection, beginning.head.ledger_id)
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("account_not_read", ledger_id=beginning.head.ledger_id, reason=str(error))
+            return None
+
+    settings = database.settings
     return earlier_block(
         beginning,
         uncommitted=view.uncommitted,
         most_entries=settings.max_entries,
         budget_bytes=settings.block_bytes,
+        find_account=stored_account,
     )
 
 

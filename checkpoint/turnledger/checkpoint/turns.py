@@ -33,6 +33,7 @@ from turnledger.checkpoint.starting import (
     FIRST_REVISION,
     StartRequest,
     begin,
+    block_of,
     checked_request,
     fence_first_try,
     look_only,
@@ -248,18 +249,19 @@ class Turns:
     def _begin(self, request: StartRequest, view: LedgerView) -> _Begun:
         if not request.ledger.recorded:
             return _Begun(unrecorded_fields(request, view))
-        settings = self._database.settings
         try:
             beginning = begin(self._database, request, view)
-            return _Begun(recorded_fields(request, view, beginning, settings=settings), again=beginning.again)
+            block = block_of(self._database, view, beginning)
+            return _Begun(recorded_fields(request, view, beginning, block=block), again=beginning.again)
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("start_not_recorded", turn_id=request.turn_id, reason=str(error))
         try:
             seen = look_only(self._database, request, view)
-            return _Begun(unwritten_fields(request, view, seen, settings=settings))
+            block = block_of(self._database, view, seen)
+            return _Begun(unwritten_fields(request, view, seen, block=block))
         except (StoreUnavailable, StoreBusy) as error:
             log.error("history_not_read", turn_id=request.turn_id, reason=str(error))
-            return _Begun(unwritten_fields(request, view, None, settings=settings), history_error=error)
+            return _Begun(unwritten_fields(request, view, None, block=""), history_error=error)
 
     def _start_unsaved(self, request: StartRequest, error: CheckpointUnavailable) -> Turn:
         """Redis is away: the turn runs all the same, and is saved as soon as Redis is back."""

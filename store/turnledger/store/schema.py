@@ -1,7 +1,7 @@
 """The tables of the ledger, as SQLAlchemy Core sees them; the migrations make them."""
 
 from sqlalchemy import BigInteger, Column, DateTime, Integer, MetaData, Table, Text
-from sqlalchemy.dialects.postgresql import JSON, JSONB, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB, UUID
 
 metadata = MetaData()
 
@@ -62,4 +62,13 @@ ledger_entry = Table(
     Column("work_key", Text, nullable=False),
     Column("completed_at", DateTime(timezone=True), nullable=False),
     Column("entry", JSON, nullable=False),
+)
+
+ledger_account = Table(
+    "ledger_account",
+    metadata,
+    Column("ledger_id", BigInteger, primary_key=True),
+    Column("entry_ids", ARRAY(UUID(as_uuid=False)), nullable=False),
+    Column("account", JSON, nullable=False),
+    Column("made_at", DateTime(timezone=True), nullable=False),
 )

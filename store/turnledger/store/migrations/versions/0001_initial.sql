@@ -76,6 +76,15 @@ CREATE TABLE ledger_entry (
 );
 CREATE INDEX ledger_entry_completed ON ledger_entry (completed_at);
 
+-- What a model wrote to stand for the older entries of a ledger where a block has no room for them: the newest such
+-- account of each ledger, and the entries that it stands for. It can be made again at any time.
+CREATE TABLE ledger_account (
+    ledger_id bigint PRIMARY KEY,
+    entry_ids uuid[] NOT NULL,
+    account   json NOT NULL,
+    made_at   timestamptz NOT NULL DEFAULT now()
+);
+
 -- Events are append-only. A maintenance function names itself for its transaction; nothing else may
 -- change or remove an event.
 CREATE FUNCTION refuse_event_change() RETURNS trigger LANGUAGE plpgsql AS $$

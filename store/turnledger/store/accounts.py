@@ -1,0 +1,20 @@
+"""The account that stands for the older entries of a ledger, as a model wrote it."""
+
+from sqlalchemy import Connection
+
+from turnledger.store.block import Account
+from turnledger.store.database import run_statement
+from turnledger.store.json_text import decode_json, encode_json
+
+
+def save_account(connection: Connection, account: Account, *, ledger_id: int) -> None:
+    """Keep the account in place of the ledger's former one."""
+    ids = sorted(account.entry_ids)
+    text = encode_json(account.text, where="account")
+    run_statement(connection, "save_account", {"ledger_id": ledger_id, "entry_ids": ids, "account": text})
+
+
+def find_account(connection: Connection, ledger_id: int) -> Account | None:
+    """The newest account of the ledger; None: none was written."""
+    rows = run_statement(connection, "find_account", {"ledger_id": ledger_id})
+    return Account(frozenset(rows[0][0]), decode_json(rows[0][1], where="account")) if rows else None
