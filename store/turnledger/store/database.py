@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from turnledger.store._sqlstate import translate
 from turnledger.store.errors import InvalidInput
+from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings, read_settings
 
 _DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error, UnicodeEncodeError)  # the last one is how it refuses text
@@ -26,10 +27,13 @@ class Database:
 
     Nothing connects before the first transaction. Transactions are READ COMMITTED and roll back unless
     their block ends normally. Lock, statement and idle-in-transaction timeouts are set on every connection.
+    `config.current()` is the part of the configuration that may change while the process runs.
     """
 
     def __init__(self, settings: StoreSettings) -> None:
+        """Raises InvalidInput: a setting, or the file that `TURNLEDGER_CONFIG` names, cannot be used."""
         self.settings = settings
+        self.config = LiveConfig(settings.config)
         self._engine = _make_engine(settings)
         self._process_id = os.getpid()
 

@@ -1,8 +1,9 @@
 """What the ledger's Postgres side can be told, one named value each."""
 
+from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from turnledger.store.errors import InvalidInput
@@ -15,6 +16,11 @@ class StoreSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore")
 
+    config: Path | None = Field(
+        default=None,
+        description="A YAML file whose section `turn_engine.conversation_session` is read anew whenever it changes; "
+        "the same file for every process. Without it the defaults hold.",
+    )
     database_url: str = Field(description="Postgres, as postgresql://user:password@host:port/database.")
     schema_name: str = Field(
         default="turnledger",
@@ -53,6 +59,11 @@ class StoreSettings(BaseSettings):
     block_bytes: int = Field(
         default=24_000, ge=1_000, description="The budget of one prompt block, about 6,000 tokens."
     )
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _unset_when_empty(cls, value: object) -> object:
+        return None if value == "" else value
 
 
 Settings = TypeVar("Settings", bound=BaseSettings)
