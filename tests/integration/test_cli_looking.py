@@ -1,4 +1,4 @@
-"""status, show and requeue, over real servers."""
+"""show and requeue, over real servers."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,6 @@ from turnledger.workers.cli.exits import NotThere
 from turnledger.workers.cli.requeue import run_requeue
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.cli.show import show_ledger, show_turn
-from turnledger.workers.cli.status import run_status
 
 Printed = Callable[[], Any]
 
@@ -39,56 +38,6 @@ def _complete(node: Turns, number: int = 1, *, reply: str = "Fixed") -> Turn:
 
 def _reject(stores: Stores, turn: Turn) -> None:
     stores.records.reject(turn.turn_id, ledger=LEAD, reason="a byte that Postgres cannot hold")
-
-
-def test_status_counts_what_is_on_its_way_and_what_is_stored(stores: Stores, node: Turns, printed: Printed) -> None:
-    """OP-2"""
-    _complete(node)
-    stores.drain()
-    _complete(node, 2)
-    parked = begin(node, "later", work_key="k3")
-    parked.park(reason="authorization")
-    assert run_status(output="json") == 0
-    status = printed()
-    assert status["oldest_pending_s"] >= 0
-    del status["oldest_pending_s"]
-    assert status == {
-        "pending": 1,
-        "queued_jobs": 1,
-        "unfinished": 1,
-        "rejected": 0,
-        "rejected_turns": [],
-        "failed_jobs": 0,
-        "workers": 0,
-        "clock": False,
-        "ledgers": 1,
-        "turns": 1,
-        "events": stores.head().next_seq,
-        "attention": [],
-    }
-
-
-def test_status_of_empty_servers_is_all_nothing(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_status(output="text") == 0
-    assert "Nothing needs a person." in capsys.readouterr().out
-
-
-def test_a_rejected_turn_needs_a_person_and_is_named(stores: Stores, node: Turns, printed: Printed) -> None:
-    """QU-6"""
-    turn = _complete(node)
-    _reject(stores, turn)
-    assert run_status(output="json") == 1
-    status = printed()
-    assert status["rejected_turns"] == [turn.turn_id]
-    assert turn.turn_id in status["attention"][0]
-    assert "turnledger requeue" in status["attention"][0]
-
-
-def test_a_turn_that_waits_for_too_long_needs_a_person(stores: Stores, node: Turns, printed: Printed) -> None:
-    turn = _complete(node)
-    stores.redis.zincrby(stores.keys.backlog, -61_000, turn.turn_id)
-    assert run_status(output="json") == 1
-    assert "no worker is alive" in printed()["attention"][0]
 
 
 def test_show_gives_entries_and_events_of_a_ledger(stores: Stores, node: Turns, printed: Printed) -> None:

@@ -1,0 +1,67 @@
+"""What a person should do something about, told from the figures of `turnledger status`."""
+
+from collections.abc import Sequence
+
+from turnledger.workers.cli.figures import Status
+from turnledger.workers.cli.output import many
+
+LONGEST_WAIT_S = 60.0  # by then a turn is committed, whatever died on the way
+
+
+def attention(status: Status) -> list[str]:
+    """A sentence for each thing that does not pass by itself; none: nothing needs a person."""
+    return [*_set_aside(status), *_late(status), *_crowded(status)]
+
+
+def _set_aside(status: Status) -> list[str]:
+    found = []
+    if status.rejected:
+        found.append(
+            f"{many(status.rejected, 'turn')} rejected at the commit{_named(status.rejected_turns, status.rejected)}: "
+            "`turnledger show --turn ID` says why, `turnledger requeue ID` tries again"
+        )
+    if status.blocked:
+        names = _named(status.blocked_turns, status.blocked)
+        found.append(f"{many(status.blocked, 'turn')} blocked for resume{names}: `turnledger show --turn ID` says why")
+    if status.quarantined:
+        names = _named(status.quarantined_turns, status.quarantined)
+        found.append(
+            f"{many(status.quarantined, 'record')} unreadable and in quarantine{names}: "
+            "`turnledger show --turn ID` says where it lies"
+        )
+    if status.failed_jobs > status.rejected:
+        found.append(f"{many(status.failed_jobs, 'commit job')} failed: rq-dashboard shows the reasons")
+    return found
+
+
+def _late(status: Status) -> list[str]:
+    if status.oldest_pending_s is None or status.oldest_pending_s <= LONGEST_WAIT_S:
+        return []
+    return [f"the oldest pending turn has waited for {status.oldest_pending_s:.0f} s: {_who_is_missing(status)}"]
+
+
+def _crowded(status: Status) -> list[str]:
+    found = []
+    if status.pending >= status.pending_limit:
+        found.append(
+            f"{many(status.pending, 'turn')} pending, and from {status.pending_limit:,} on engine nodes commit "
+            "directly: run more workers, or see why they are slow"
+        )
+    share, limit = status.redis_memory_share, status.redis_memory_share_limit
+    if share is not None and share > limit:
+        found.append(
+            f"Redis uses {share:.0%} of its memory limit, and beyond {limit:.0%} engine nodes commit directly: "
+            "raise maxmemory, or let workers drain the queue"
+        )
+    return found
+
+
+def _who_is_missing(status: Status) -> str:
+    if not status.workers:
+        return "no worker is alive; run `turnledger worker`"
+    return "look into the log of the workers" if status.clock else "no clock runs; run `turnledger clock`"
+
+
+def _named(turn_ids: Sequence[str], number: int) -> str:
+    rest = number - len(turn_ids)
+    return f" ({', '.join(turn_ids)}{f', and {rest:,} more' if rest > 0 else ''})"

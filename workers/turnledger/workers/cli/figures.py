@@ -1,0 +1,132 @@
+"""What `turnledger status` reads from both servers."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redis import Redis
+from sqlalchemy import Connection, text
+
+from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint.connection import translated
+from turnledger.checkpoint.records import Records
+from turnledger.store import check_revision, read_settings
+from turnledger.workers.cli.counting import NAMED, count_turns
+from turnledger.workers.cli.fleet import Fleet
+from turnledger.workers.cli.servers import the_database, the_records
+from turnledger.workers.clock import CLOCK_LOCK
+from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.worker import rq_connection
+
+MOST_PAGES = 2_000  # of the table of ledgers, 16 MiB: larger ones are sampled, so that a look stays cheap
+
+_PAGES = text("SELECT pg_relation_size('ledger') / current_setting('block_size')::bigint")
+_STORED = text(
+    "SELECT count(*), coalesce(sum(turn_count), 0), coalesce(sum(next_seq), 0) FROM ledger TABLESAMPLE SYSTEM (:share)"
+)
+_CLOCK_RUNS = text(
+    "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND (classid::bigint << 32) | objid::bigint = :key)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One look. Times in seconds; a share of 1 is the whole. `docs/reference/status.md` says what each member counts.
+
+    `oldest_pending_s` None: nothing is pending. `redis_memory_share` None: Redis has no memory limit.
+    """
+
+    running: int
+    parked: int
+    blocked: int
+    blocked_turns: tuple[str, ...]
+    replaced: int
+    pending: int
+    pending_limit: int
+    oldest_pending_s: float | None
+    rejected: int
+    rejected_turns: tuple[str, ...]
+    quarantined: int
+    quarantined_turns: tuple[str, ...]
+    queued_jobs: int
+    failed_jobs: int
+    redis_memory_bytes: int
+    redis_memory_share: float | None
+    redis_memory_share_limit: float
+    workers: int
+    upkeep: int
+    clock: bool
+    ledgers: int
+    turns: int
+    events: int
+    estimated: bool
+
+
+def read_status() -> Status:
+    """Look at the servers of the environment.
+
+    What it costs does not grow with what is stored: the turns on their way are looked at one by one (`count_turns`),
+    of a large table of ledgers a sample is read, and everything else is one number of a server.
+
+    Raises:
+        StoreUnavailable, CheckpointUnavailable, SchemaMismatch, ...: a server cannot be asked.
+    """
+    with the_database() as database:
+        check_revision(database)
+        with database.snapshot() as connection:
+            stored = _stored(connection)
+    with the_records() as records:
+        on_their_way = {**_queue(records), **_memory(records), **asdict(count_turns(records))}
+        return Status(**stored, **on_their_way, **_fleet(records.settings))
+
+
+def _stored(connection: Connection) -> dict[str, Any]:
+    share = min(100.0, 100.0 * MOST_PAGES / max(connection.scalar(_PAGES) or 0, 1))
+    sampled = connection.execute(_STORED, {"share": share}).one()
+    ledgers, turns, events = (round(int(found) * 100 / share) for found in sampled)
+    clock = connection.scalar(_CLOCK_RUNS, {"key": CLOCK_LOCK})
+    return {"ledgers": ledgers, "turns": turns, "events": events, "estimated": share < 100, "clock": bool(clock)}
+
+
+def _queue(records: Records) -> dict[str, Any]:
+    keys = records.keys
+    with translated(), records.redis.pipeline(transaction=True) as pipeline:
+        pipeline.time()
+        pipeline.zcard(keys.backlog)
+        pipeline.zrange(keys.backlog, 0, 0, withscores=True)
+        pipeline.zcard(keys.quarantined)
+        pipeline.zrange(keys.quarantined, 0, NAMED - 1)
+        pipeline.llen(keys.queue)
+        pipeline.zcard(keys.failed_registry)
+        (seconds, microseconds), pending, oldest, quarantined, aside, queued, failed = pipeline.execute()
+    return {
+        "pending": pending,
+        "pending_limit": records.settings.pending_turns,
+        "oldest_pending_s": seconds + microseconds / 1e6 - oldest[0][1] / 1000 if oldest else None,
+        "quarantined": quarantined,
+        "quarantined_turns": tuple(aside),
+        "queued_jobs": queued,
+        "failed_jobs": failed,
+    }
+
+
+def _memory(records: Records) -> dict[str, Any]:
+    with translated():
+        memory: Any = records.redis.info("memory")
+    limit = int(memory.get("maxmemory", 0))
+    return {
+        "redis_memory_bytes": int(memory["used_memory"]),
+        "redis_memory_share": int(memory["used_memory"]) / limit if limit else None,
+        "redis_memory_share_limit": records.settings.redis_memory_share,
+    }
+
+
+def _fleet(checkpoint: CheckpointSettings) -> dict[str, Any]:
+    silent_for_s = read_settings(WorkerSettings).worker_ttl_s
+    redis: Redis = rq_connection(checkpoint)
+    with translated(), redis:
+        return {
+            "workers": Fleet(redis, queue=checkpoint.commit_queue).alive(silent_for_s=silent_for_s),
+            "upkeep": Fleet(redis, queue=checkpoint.upkeep_queue).alive(silent_for_s=silent_for_s),
+        }
