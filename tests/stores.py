@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
 from redis import Redis
 
+from tests.configuring import write_config
 from turnledger.checkpoint import CheckpointSettings, Turn, Turns
 from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.records import Records
@@ -31,6 +34,7 @@ class Stores:
         self.redis = Redis.from_url(redis_url, decode_responses=True)
         self.records = Records(self.redis, self.checkpoint_settings())
         self._nodes: list[Turns] = []
+        self._folder = TemporaryDirectory()
 
     @property
     def keys(self) -> Keys:
@@ -41,6 +45,11 @@ class Stores:
             node.close()
         self.redis.close()
         self.database.close()
+        self._folder.cleanup()
+
+    def section(self, **keys: object) -> dict[str, Any]:
+        """Store settings that name a file whose live section has these keys."""
+        return {"config": write_config(Path(self._folder.name), **keys)}
 
     def checkpoint_settings(self, **given: Any) -> CheckpointSettings:
         return CheckpointSettings(**{"redis_url": self.redis_url, **given})
@@ -54,8 +63,9 @@ class Stores:
         self._nodes.append(node)
         return node
 
-    def drain(self, **store: Any) -> None:
-        """Do what workers with these settings would: run the queued jobs until none is left."""
+    def drain(self, **section: object) -> None:
+        """Do what workers with this live section would: run the queued jobs until none is left."""
+        store = self.section(**section) if section else {}
         database = Database.from_settings(database_url=self.database_url, **store) if store else self.database
         committer = Committer(records=self.records, database=database, settings=WorkerSettings())
         while (job := self.redis.lpop(self.keys.queue)) is not None:

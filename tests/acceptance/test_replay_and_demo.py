@@ -14,6 +14,7 @@ import psutil
 import pytest
 from redis import Redis
 
+from tests.configuring import write_config
 from tests.processes import ROOT, Process, Processes
 from tests.stores import Stores
 from turnledger.workers.embedded import EmbeddedServers
@@ -96,9 +97,11 @@ def test_a_file_may_be_replayed_into_the_same_database_again(processes: Processe
     stores.close()
 
 
-def test_more_turns_than_entries_are_kept_are_played_right(processes: Processes, urls: dict[str, str]) -> None:
+def test_more_turns_than_entries_are_kept_are_played_right(
+    processes: Processes, urls: dict[str, str], tmp_path: Path
+) -> None:
     """RT-3, BL-5: trimmed ones are counted in the block."""
-    environment = {**urls, "TURNLEDGER_MAX_ENTRIES": "2"}
+    environment = {**urls, "TURNLEDGER_CONFIG": str(write_config(tmp_path, max_entries=2))}
     replay = processes.command("replay", SAMPLE, "--json", environment=environment)
     assert replay.wait(seconds=120) == 0, replay.output
 

@@ -27,7 +27,7 @@ def commit_one(turn_id: str) -> None:
     with database.transaction() as connection:
         head = lock_ledger(connection, ledger)
         assert head is not None
-        most = database.settings.max_entries
+        most = database.config.current().max_entries
         outcome = commit_turns(connection, heads={ledger: head}, turns=turns, most_entries=most)[0]
     records.finish([Finished(turn_id, ledger, "completed", outcome.ordinal, outcome.first)], window_jobs=1)
 

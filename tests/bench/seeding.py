@@ -122,7 +122,7 @@ def seed_committed(rig: Rig, samples: Sequence[SampleTurn]) -> None:
     for group in groups_of(load_turns(records, [sample.turn_id for sample in samples])):
         with database.transaction() as connection:
             heads = lock_free_ledgers(connection, list({turn.ledger for turn in group}))
-            commit_turns(connection, heads=heads, turns=group, most_entries=database.settings.max_entries)
+            commit_turns(connection, heads=heads, turns=group, most_entries=database.config.current().max_entries)
     records.redis.flushdb()
 
 

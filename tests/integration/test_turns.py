@@ -114,7 +114,7 @@ def test_a_pending_turn_is_in_the_block_as_it_will_be_once_committed(stores: Sto
 
 def test_at_most_max_entries_are_shown_counted_after_the_merge(stores: Stores) -> None:
     """The newest, with the others counted in a line (BL-9, BL-5, RT-3)."""
-    node = stores.node(store={"max_entries": 3})
+    node = stores.node(store=stores.section(max_entries=3))
     turns = [finished(node, f"Ask {number}") for number in range(3)]
     stores.drain(max_entries=3)
     turns += [finished(node, f"Ask {number}") for number in range(3, 5)]

@@ -11,6 +11,7 @@ from typing import Any
 from redis import Redis
 from redis.commands.core import Script
 
+from tests.configuring import write_config
 from tests.machine.faults import Interruptions, Line, Link, redis_over
 from tests.machine.model import Process
 from turnledger.checkpoint import CheckpointSettings, Turns
@@ -114,7 +115,8 @@ class World:
         self._numbers = itertools.count(1)
         self._folder = folder
         self._redis_url = redis_url
-        self.database = Database(StoreSettings(database_url=database_url, max_entries=100, block_bytes=200_000))
+        config = write_config(folder, max_entries=100)
+        self.database = Database(StoreSettings(database_url=database_url, config=config, block_bytes=200_000))
         self.redis: Any = Redis.from_url(redis_url, decode_responses=True)
         self._copy: Script = self.redis.register_script(_COPY)
         self.interruptions = Interruptions()

@@ -83,7 +83,7 @@ class CommitPoint:
 
     @property
     def _most_entries(self) -> int:
-        return self._database.settings.max_entries
+        return self._database.config.current().max_entries
 
     def _commit_ids(self, ledger: LedgerName, *, most_turns: int, read: list[str]) -> dict[str, Decided]:
         """`read` receives the ids that the transaction found, also when it fails."""

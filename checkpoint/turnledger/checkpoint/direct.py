@@ -81,7 +81,7 @@ class DirectCommits:
                 connection,
                 heads={turn.ledger: head},
                 turns=[*before, timed],
-                most_entries=self._database.settings.max_entries,
+                most_entries=self._database.config.current().max_entries,
             )
             wanted = (head.ledger_id, turn.work_key)
             answered = find_answered(connection, [wanted]).get(wanted)

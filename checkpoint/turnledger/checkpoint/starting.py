@@ -156,7 +156,7 @@ def look_only(database: Database, request: StartRequest, view: LedgerView) -> Be
             work_key=request.work_key,
             watched_keys=[handled_key(message.message_id) for message in request.messages],
             watched_runs=[turn.turn_id for turn in view.uncommitted],
-            most_entries=database.settings.max_entries,
+            most_entries=database.config.current().max_entries,
         )
     refuse_decided(request, beginning)
     return beginning
@@ -185,7 +185,7 @@ def _try_to_begin(database: Database, request: StartRequest, view: LedgerView) -
             rows=rows,
             watched_keys=[handled_key(message.message_id) for message in request.messages],
             watched_runs=[turn.turn_id for turn in view.uncommitted],
-            most_entries=database.settings.max_entries,
+            most_entries=database.config.current().max_entries,
         )
 
 
@@ -260,7 +260,7 @@ def block_of(database: Database, view: LedgerView, beginning: Beginning) -> str:
     return earlier_block(
         beginning,
         uncommitted=view.uncommitted,
-        most_entries=settings.max_entries,
+        most_entries=database.config.current().max_entries,
         budget_bytes=settings.block_bytes,
         find_account=stored_account,
     )

@@ -53,9 +53,6 @@ class StoreSettings(BaseSettings):
     pool_size: int = Field(
         default=5, ge=1, description="Connections a process keeps; a worker uses one, an engine node a few."
     )
-    max_entries: int = Field(
-        default=20, ge=1, description="Entries kept a ledger: about what fits a prompt block of 24,000 bytes."
-    )
     block_bytes: int = Field(
         default=24_000, ge=1_000, description="The budget of one prompt block, about 6,000 tokens."
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from turnledger.checkpoint import Turns
 from turnledger.store import StoreSettings, check_revision, read_settings
 from turnledger.store.json_text import encode_json
+from turnledger.store.live_config import LiveConfig
 from turnledger.workers.cli.servers import the_database
 from turnledger.workers.replay.plan import performances
 from turnledger.workers.replay.player import play
@@ -25,7 +26,7 @@ def play_share(file: Path, *, run: str, rounds: int, share: str) -> None:
     number, _, of = share.partition("/")
     _warm_up()
     turns = Turns.from_settings()
-    most_entries = read_settings(StoreSettings).max_entries
+    most_entries = LiveConfig(read_settings(StoreSettings).config).current().max_entries
     _report({"ready": True})
     sys.stdin.readline()
     for run_of_round, conversation in islice(performances(file, run=run, rounds=rounds), int(number), None, int(of)):

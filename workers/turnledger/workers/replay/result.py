@@ -96,7 +96,7 @@ def _verdict(database: Database, played: Stage) -> Verdict:
                 turns=conversation.turns,
                 work_keys=[conversation.work_key(run, turn) for turn in conversation.turns],
                 played=turn_ids,
-                most=database.settings.max_entries,
+                most=database.config.current().max_entries,
             )
             verdict.problems = [f"{key}: {problem}" for problem in verdict.problems]
             total.add(verdict)
