@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import psycopg
@@ -49,7 +49,7 @@ class Stores:
 
     def section(self, **keys: object) -> dict[str, Any]:
         """Store settings that name a file whose live section has these keys."""
-        return {"config": write_config(Path(self._folder.name), **keys)}
+        return {"config": write_config(Path(mkdtemp(dir=self._folder.name)), **keys)}
 
     def checkpoint_settings(self, **given: Any) -> CheckpointSettings:
         return CheckpointSettings(**{"redis_url": self.redis_url, **given})

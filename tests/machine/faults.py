@@ -80,6 +80,7 @@ class Link(Database):
 
     def __init__(self, shared: Database) -> None:
         self.settings = shared.settings
+        self.config = shared.config
         self._shared = shared
         self.is_down = False
         self.commits_to_lose = 0
