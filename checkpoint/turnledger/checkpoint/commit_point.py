@@ -13,7 +13,9 @@ import structlog
 from turnledger.checkpoint.keys import encode_ledger, readable_ledger
 from turnledger.checkpoint.ledger_share import LedgerShare
 from turnledger.checkpoint.loading import load_turns
-from turnledger.checkpoint.records import Finished, Records
+from turnledger.checkpoint.naming import job_names
+from turnledger.checkpoint.records import Finished, Records, Unfitted
+from turnledger.checkpoint.telemetry import span
 from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
@@ -29,8 +31,20 @@ Decided = Literal["finished", "rejected"]
 class CommitPoint:
     """Commits pending turns from one Redis into one Postgres. Thread-safe."""
 
-    def __init__(self, *, records: Records, database: Database, lock_timeout_ms: int | None = None) -> None:
-        """`lock_timeout_ms` is how long to wait for a ledger that is held, `commit_lock_timeout_ms` unless given."""
+    def __init__(
+        self,
+        *,
+        records: Records,
+        database: Database,
+        lock_timeout_ms: int | None = None,
+        unfitted: Unfitted = "wait",
+    ) -> None:
+        """`lock_timeout_ms` is how long to wait for a ledger that is held, `commit_lock_timeout_ms` unless given.
+
+        `unfitted` says whether a turn that waits for its rewriting, and what stands behind it, is left for later or
+        committed with names.
+        """
+        self._unfitted = unfitted
         self._records = records
         self._database = database
         self._lock_timeout_ms = lock_timeout_ms or database.settings.commit_lock_timeout_ms
@@ -51,32 +65,42 @@ class CommitPoint:
         counts = {} if ledger is None else {encode_ledger(ledger): 1}
         for name, count in self._records.window(most_jobs=most_turns - len(counts)):
             counts[name] = counts.get(name, 0) + count
-        if not counts:
-            return {}
-        names = {found: name for name in counts if (found := readable_ledger(name))}
-        asked = self._share.of(len(names))
-        with self._database.transaction() as connection:
-            heads = lock_free_ledgers(connection, list(names), most=asked)
-            self._share.note(asked=asked, got=len(heads))
-            crash_point("commit.locked")
-            turns = self._load(self._front([(names[name], counts[names[name]]) for name in names if name in heads]))
-            outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)
-        return self._finish(turns, outcomes)
+        return self._commit_counted(counts) if counts else {}
+
+    def _commit_counted(self, counts: Mapping[str, int]) -> dict[str, Decided]:
+        """Commit so many turns from the front of each ledger, less the ledgers that somebody holds."""
+        ledgers = {found: name for name in counts if (found := readable_ledger(name))}
+        asked = self._share.of(len(ledgers))
+        with span("commit", way="group") as note:
+            with self._database.transaction() as connection:
+                heads = lock_free_ledgers(connection, list(ledgers), most=asked)
+                self._share.note(asked=asked, got=len(heads))
+                crash_point("commit.locked")
+                wanted = [(key, counts[key]) for name, key in ledgers.items() if name in heads]
+                turns = self._load(self._front(wanted, group=self._settings.group_turns))
+                outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)
+            note(ledgers=len(heads), turns=len(turns))
+            return self._finish(turns, outcomes)
 
     def commit_ledger(self, ledger: LedgerName, *, most_turns: int) -> dict[str, Decided]:
-        """Commit the front of one ledger, waiting for its lock. Raises as `commit_group`."""
-        return self._commit_ids(ledger, most_turns=most_turns, read=[])
+        """Commit the front of one ledger, waiting for its lock. Raises as `commit_group`.
+
+        A few more than `most_turns` when some stand behind them that have no jobs of their own any more.
+        """
+        return self._commit_ids(ledger, most_turns=most_turns, group=self._settings.group_turns, read=[])
 
     def commit_first(self, ledger: LedgerName) -> dict[str, Decided]:
         """Commit the first turn of one ledger alone; if it cannot be stored it is set aside as rejected."""
         read: list[str] = []
         try:
-            return self._commit_ids(ledger, most_turns=1, read=read)
+            return self._commit_ids(ledger, most_turns=1, group=1, read=read)
         except NOT_STORABLE as error:
             return {turn_id: self._reject(turn_id, ledger=ledger, reason=str(error)) for turn_id in read}
 
     def commit_pending(self, ledger: LedgerName) -> None:
-        """Commit all that is pending for one ledger, which need not be there yet. Raises as `commit_group`."""
+        """Commit all that is pending for one ledger, which need not be there yet, up to the first turn that is left
+        for later. Raises as `commit_group`.
+        """
         create_ledgers(self._database, [ledger])
         while self.commit_ledger(ledger, most_turns=self._settings.group_turns):
             pass
@@ -85,22 +109,24 @@ class CommitPoint:
     def _most_entries(self) -> int:
         return self._database.config.current().max_entries
 
-    def _commit_ids(self, ledger: LedgerName, *, most_turns: int, read: list[str]) -> dict[str, Decided]:
+    def _commit_ids(self, ledger: LedgerName, *, most_turns: int, group: int, read: list[str]) -> dict[str, Decided]:
         """`read` receives the ids that the transaction found, also when it fails."""
-        with self._database.transaction(lock_timeout_ms=self._lock_timeout_ms) as connection:
-            head = lock_ledger(connection, ledger)
-            crash_point("commit.locked")
-            read += [] if head is None else self._front([(encode_ledger(ledger), most_turns)])
-            turns = self._load(read)
-            heads = {} if head is None else {ledger: head}
-            outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)
-        if head is None:
-            create_ledgers(self._database, [ledger])
-        return self._finish(turns, outcomes)
+        with span("commit", way="ledger", agent=ledger.agent, conversation=ledger.conversation) as note:
+            with self._database.transaction(lock_timeout_ms=self._lock_timeout_ms) as connection:
+                head = lock_ledger(connection, ledger)
+                crash_point("commit.locked")
+                read += [] if head is None else self._front([(encode_ledger(ledger), most_turns)], group=group)
+                turns = self._load(read)
+                heads = {} if head is None else {ledger: head}
+                outcomes = commit_turns(connection, heads=heads, turns=turns, most_entries=self._most_entries)
+            note(turns=len(turns))
+            if head is None:
+                create_ledgers(self._database, [ledger])
+            return self._finish(turns, outcomes)
 
-    def _front(self, counts: Sequence[tuple[str, int]]) -> list[str]:
-        bounds = self._settings
-        return self._records.front(counts, most_turns=bounds.group_turns, most_bytes=bounds.group_bytes)
+    def _front(self, counts: Sequence[tuple[str, int]], *, group: int) -> list[str]:
+        most_bytes = self._settings.group_bytes
+        return self._records.front(counts, most_turns=group, most_bytes=most_bytes, unfitted=self._unfitted)
 
     def _load(self, turn_ids: Sequence[str]) -> list[CompletedTurn]:
         turns = load_turns(self._records, turn_ids)
@@ -123,20 +149,14 @@ class CommitPoint:
 
     def _reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> Decided:
         """Set a turn aside; its own job hands the reason to whoever watches the queue."""
-        log.error("turn_rejected", turn_id=turn_id, agent=ledger.agent, conversation=ledger.conversation, reason=reason)
+        log.error("turn_rejected", **job_names(turn_id, ledger), reason=reason)
         self._records.reject(turn_id, ledger=ledger, reason=reason)
         return "rejected"
 
 
 def _finished(outcome: TurnOutcome, ledgers: Mapping[str, LedgerName]) -> Finished:
     ledger = ledgers[outcome.turn_id]
-    log.debug(
-        "turn_decided",
-        turn_id=outcome.turn_id,
-        verdict=outcome.verdict,
-        ordinal=outcome.ordinal,
-        agent=ledger.agent,
-        conversation=ledger.conversation,
-    )
+    told = job_names(outcome.turn_id, ledger)
+    log.debug("turn_decided", **told, verdict=outcome.verdict, ordinal=outcome.ordinal)
     kind = "duplicate" if outcome.first else "completed"
     return Finished(outcome.turn_id, ledger, kind, outcome.ordinal, outcome.first)

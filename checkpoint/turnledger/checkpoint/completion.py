@@ -3,8 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import structlog
+from typing import Literal
 
 from turnledger.store import CallRecord, Entry, Message, Replied, Step, Undelivered
 from turnledger.store.entry import Reply, calls_of, check_entry_size, encode_entry
@@ -18,14 +17,15 @@ from turnledger.store.events import (
 )
 from turnledger.store.fitting import needs_fitting
 
-log = structlog.get_logger(__name__)
+Fitting = Literal["rewrite", "names"]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """What the engine says of a turn that ended, beside its steps; see `Turn.complete`.
 
-    `failure` is the code of a turn that files its entry and fails all the same.
+    `failure` is the code of a turn that files its entry and fails all the same. `fitting` is what becomes of over-long
+    tool arguments and errors.
     """
 
     reply: Reply
@@ -36,6 +36,7 @@ class Account:
     blocked_on: str | None = None
     decision: str | None = None
     failure: str | None = None
+    fitting: Fitting = "rewrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ def draft_completion(
     triggered_by: str,
     message_ids: Sequence[str],
     steps: Sequence[Step],
+    rewriting: Literal["off", "on"] = "off",
 ) -> Draft:
-    """Build entry and events of a completed turn.
+    """Build entry and events of a completed turn; `rewriting` is whether this deployment has a rewriter.
 
     Raises:
         InvalidInput: a field is refused, or the entry is over 64 MiB.
@@ -76,7 +78,7 @@ def draft_completion(
     fields: dict[str, str | int] = {
         "entry": text,
         "entry_bytes": check_entry_size(text),
-        "fitting": "names" if needs_fitting(entry) else "none",
+        "fitting": _fitting(entry, account.fitting if rewriting == "on" else "names"),
         "decision": account.decision or "",
         "failure": account.failure or "",
         "kept_steps": kept_steps(steps, account.reply),
@@ -85,11 +87,14 @@ def draft_completion(
     return Draft(fields, _digest([text, *(step.content for step in steps)]))
 
 
+def _fitting(entry: Entry, wanted: Fitting) -> Literal["rewrite", "names", "none"]:
+    return wanted if needs_fitting(entry) else "none"
+
+
 def usable_receipt(receipt: object) -> str | None:
     """The receipt, or None for one that can name no message: the reply was delivered all the same."""
     if receipt is None or (isinstance(receipt, str) and len(receipt) <= MESSAGE_ID_CHARACTERS):
         return receipt
-    log.warning("receipt_not_usable", type=type(receipt).__name__)
     return None
 
 

@@ -9,8 +9,10 @@ from sqlalchemy import Connection
 
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, NotPersisted, StaleTurn
 from turnledger.checkpoint.loading import load_turns
+from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Finished, Records
 from turnledger.checkpoint.spool import Spool
+from turnledger.checkpoint.telemetry import span
 from turnledger.store import Database, TurnledgerError
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
@@ -54,13 +56,13 @@ class DirectCommits:
             except StaleTurn:
                 raise
             except TurnledgerError as error:
-                log.warning("direct_commit_failed", turn_id=turn.turn_id, reason=str(error))
+                log.warning("direct_commit_failed", **job_names(turn.turn_id, turn.ledger), reason=str(error))
         try:
             path = self._spool.write(replace(turn, completed_at=time_text(utc_now())), built_on=built_on)
         except OSError as error:
             raise NotPersisted(f"turn {turn.turn_id} is in no store and not on disk: {error}") from error
         crash_point("spool.written")
-        log.error("turn_spooled", turn_id=turn.turn_id, file=str(path))
+        log.error("turn_spooled", **job_names(turn.turn_id, turn.ledger), file=str(path))
         return DirectCommit(spooled=path)
 
     def commit(self, turn: CompletedTurn, *, built_on: Sequence[str] = ()) -> DirectCommit:
@@ -71,6 +73,10 @@ class DirectCommits:
             StoreUnavailable, StoreBusy, StoreRefused, StoreMisconfigured: it is not committed, as far as is known.
             CheckpointUnavailable: a pending turn it was built on could not be read.
         """
+        with span("commit", **job_names(turn.turn_id, turn.ledger), way="direct"):
+            return self._commit(turn, built_on=built_on)
+
+    def _commit(self, turn: CompletedTurn, *, built_on: Sequence[str]) -> DirectCommit:
         create_ledgers(self._database, [turn.ledger])
         with self._database.transaction(lock_timeout_ms=self._database.settings.commit_lock_timeout_ms) as connection:
             head = lock_ledger(connection, turn.ledger)
@@ -108,7 +114,8 @@ class DirectCommits:
                 self._commit_spooled(turn, built_on)
             except StaleTurn as error:
                 kept = self._spool.set_aside(path)
-                log.error("spooled_turn_refused", turn_id=turn.turn_id, file=str(kept), reason=str(error))
+                told = job_names(turn.turn_id, turn.ledger)
+                log.error("spooled_turn_refused", **told, file=str(kept), reason=str(error))
                 continue
             self._spool.remove(path)
             decided += 1
@@ -139,4 +146,4 @@ class DirectCommits:
             if finished:
                 self._records.finish(finished, window_jobs=self._records.settings.group_turns)
         except _REDIS_TROUBLE as error:
-            log.warning("redis_not_told", turns=len(finished), reason=str(error))
+            log.warning("redis_not_told", turn_ids=[turn.turn_id for turn in finished], reason=str(error))

@@ -8,6 +8,7 @@ import structlog
 
 from turnledger.checkpoint.commit_point import CommitPoint
 from turnledger.checkpoint.errors import CheckpointUnavailable, StaleTurn
+from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.upkeep import Upkeep
@@ -44,7 +45,7 @@ def history_to_replace(records: Records, database: Database, *, ledger: LedgerNa
         UnsupportedEvent: a stored step cannot be read.
     """
     create_ledgers(database, [ledger])
-    CommitPoint(records=records, database=database).commit_pending(ledger)
+    CommitPoint(records=records, database=database, unfitted="names").commit_pending(ledger)
     with database.transaction() as connection:
         head = lock_ledger(connection, ledger)
         assert head is not None, "the ledger was just made"
@@ -80,9 +81,9 @@ def mark_others(records: Records, *, ledger: LedgerName, version: int, by: str) 
         crash_point("upkeep.marked")
         upkeep.request_invalidation(ledger)
     except CheckpointUnavailable as error:
-        log.warning("others_not_marked", turn_id=by, reason=str(error))
+        log.warning("others_not_marked", **names(by, ledger), reason=str(error))
         return
-    log.info("history_replaced", turn_id=by, version=version, marked=marked)
+    log.info("history_replaced", **names(by, ledger), version=version, marked=marked)
 
 
 def new_child(agent: str) -> LedgerName:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import structlog
 
@@ -12,6 +12,7 @@ from turnledger.checkpoint.direct import DirectCommit, DirectCommits
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, QueueFull, TurnNotFound
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.loading import fitted_entry
+from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.record import Record
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.session import Session
@@ -70,7 +71,8 @@ class Submission:
         self._record = record
         self._session = session
         self._wire = tuple(wire)
-        self._draft = _draft(account, record=record, steps=steps, wire=wire)
+        rewriting = services.records.settings.rewriting
+        self._draft = _draft(account, record=record, steps=steps, wire=wire, rewriting=rewriting)
 
     def send(self) -> Submitted:
         """Queue the turn; where Redis does not take it, commit it directly, or put it on disk.
@@ -86,7 +88,7 @@ class Submission:
         try:
             return self._queue()
         except NOT_QUEUED as error:
-            log.warning("turn_not_queued", turn_id=self._record.turn_id, reason=str(error))
+            log.warning("turn_not_queued", **self._names, reason=str(error))
             return self.commit_directly(owned=self._session.owns_surely())
 
     def commit_directly(self, *, owned: bool) -> Submitted:
@@ -96,6 +98,10 @@ class Submission:
         if taken.spooled is None:
             self._finish_record(taken)
         return Submitted(self._answer(taken.first, taken.first_entry_id), taken.spooled, queued=False)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return job_names(self._record.turn_id, self._record.ledger)
 
     def _queue(self) -> Submitted:
         record = self._record
@@ -108,7 +114,7 @@ class Submission:
         try:
             self._session.end(ledger=self._record.ledger, state="committed", fields={"outcome": "not recorded"})
         except NOT_QUEUED as error:
-            log.warning("unrecorded_turn_not_ended", turn_id=self._record.turn_id, reason=str(error))
+            log.warning("unrecorded_turn_not_ended", **self._names, reason=str(error))
         return Submitted(self._answer(None, None), None, queued=False)
 
     def _answer(self, first_turn_id: str | None, entry_id: str | None) -> Completion:
@@ -141,10 +147,12 @@ class Submission:
         try:
             self._session.end(ledger=self._record.ledger, state="committed", fields=fields)
         except TurnledgerError as error:
-            log.info("record_not_finished", turn_id=self._record.turn_id, reason=str(error))
+            log.info("record_not_finished", **self._names, reason=str(error))
 
 
-def _draft(account: Account, *, record: Record, steps: Sequence[Step], wire: Sequence[str]) -> Draft:
+def _draft(
+    account: Account, *, record: Record, steps: Sequence[Step], wire: Sequence[str], rewriting: Literal["off", "on"]
+) -> Draft:
     draft = draft_completion(
         account,
         turn_id=record.turn_id,
@@ -152,6 +160,7 @@ def _draft(account: Account, *, record: Record, steps: Sequence[Step], wire: Seq
         triggered_by=record.triggered_by,
         message_ids=record.message_ids,
         steps=steps,
+        rewriting=rewriting,
     )
     size = sum(map(byte_size, wire)) + int(draft.fields["entry_bytes"])
     # the epoch again: a record whose making was never answered may still name the one before

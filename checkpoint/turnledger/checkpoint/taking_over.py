@@ -7,6 +7,7 @@ import structlog
 from sqlalchemy import Connection
 
 from turnledger.checkpoint.errors import AlreadyHandled, StaleTurn, TurnBlocked, TurnEnded
+from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, StoreBusy, StoreUnavailable, TurnledgerError
@@ -174,7 +175,7 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
     try:
         _write_duplicate(database, record, first=first, now=time_text(ended_at_ms))
     except (StoreBusy, StoreUnavailable) as trouble:  # upkeep writes it; the caller is to hear that the work is done
-        log.warning("duplicate_not_written", turn_id=record.turn_id, first=first, reason=str(trouble))
+        log.warning("duplicate_not_written", **names(record.turn_id, record.ledger), first=first, reason=str(trouble))
 
 
 def _write_duplicate(database: Database, record: Record, *, first: str, now: str) -> None:

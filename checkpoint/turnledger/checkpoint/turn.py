@@ -8,12 +8,13 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import structlog
 
-from turnledger.checkpoint.completion import Account, usable_receipt
+from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
 from turnledger.checkpoint.earlier import not_committed
 from turnledger.checkpoint.errors import (
     CheckpointUnavailable,
     CompletionConflict,
 )
+from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
 from turnledger.checkpoint.replacing import (
@@ -27,6 +28,7 @@ from turnledger.checkpoint.replacing import (
 )
 from turnledger.checkpoint.session import Opening, Session
 from turnledger.checkpoint.submission import NOT_QUEUED, Completion, Services, Submission
+from turnledger.checkpoint.telemetry import span
 from turnledger.checkpoint.turn_steps import TurnSteps
 from turnledger.store import (
     CallRecord,
@@ -72,7 +74,9 @@ class AccountFields(TypedDict, total=False):
 
     `set_out_to`: what the agent meant to do. `calls`: replaces the calls that the steps show. `reviewer`: what
     landed, in a reviewer's words. `outcome`: one word; `blocked_on`: the evidence, with the outcome `blocked`
-    alone. `decision`: one word such as `done` or `failed`.
+    alone. `decision`: one word such as `done` or `failed`. `fitting`: what stands for over-long tool arguments and
+    errors: `rewrite`, an account by a model where the deployment has one, or `names`, for which nobody is asked: say so
+    when a budget ended the turn.
     """
 
     set_out_to: str | None
@@ -81,6 +85,7 @@ class AccountFields(TypedDict, total=False):
     outcome: str | None
     blocked_on: str | None
     decision: str | None
+    fitting: Fitting
 
 
 _Asked = tuple[Account, tuple[Step, ...]]
@@ -141,6 +146,11 @@ class Turn:
         return self._record.work_key
 
     @property
+    def triggered_by(self) -> str:
+        """The whole ask, verbatim, as the start was given it."""
+        return self._record.triggered_by
+
+    @property
     def earlier(self) -> str:
         """The block `## Earlier in this conversation`, or ''; the same bytes for the whole turn, on every node."""
         return self._record.earlier
@@ -176,7 +186,7 @@ class Turn:
 
     def lease_lost(self) -> None:
         """Called by the lease keeper; the next write tells the holder who has the turn."""
-        log.warning("turn_lost", turn_id=self.turn_id)
+        log.warning("turn_lost", **self._names)
 
     def save(self, *, steps: Sequence[Step] = (), bootstrap: object = None) -> None:
         """Append steps and replace the bootstrap, at a boundary from which the turn could go on.
@@ -190,13 +200,14 @@ class Turn:
             StaleTurn, TurnEnded, TurnNotFound: another process has the turn; nothing was written.
         """
         kept = _encode_bootstrap(bootstrap)
-        self._held.accept(self._held.checked(steps, calls_may_stay_open=False, also_sent=kept))
-        try:
-            self._session.save(self._held.wire, fields={"bootstrap": kept})
-            self.checkpoint_error = None
-        except CheckpointUnavailable as error:
-            self.checkpoint_error = error
-            log.warning("save_failed", turn_id=self.turn_id, reason=str(error))
+        with span("save", **self._names, steps=len(steps)):
+            self._held.accept(self._held.checked(steps, calls_may_stay_open=False, also_sent=kept))
+            try:
+                self._session.save(self._held.wire, fields={"bootstrap": kept})
+                self.checkpoint_error = None
+            except CheckpointUnavailable as error:
+                self.checkpoint_error = error
+                log.warning("save_failed", **self._names, reason=str(error))
 
     def park(self, *, reason: str, steps: Sequence[Step] = (), bootstrap: object = None) -> None:
         """Save and let go: any node may resume the turn. Calls may stay open.
@@ -224,7 +235,7 @@ class Turn:
         try:
             self.record(event(authorization_id))
         except (StoreUnavailable, StoreBusy) as error:
-            log.warning("authorization_not_recorded", turn_id=self.turn_id, what=what, reason=str(error))
+            log.warning("authorization_not_recorded", **self._names, what=what, reason=str(error))
 
     def record(self, *events: EventRow) -> AppendResult | None:
         """Write events of this turn into the ledger's log at once; each lands once, by its key.
@@ -288,7 +299,7 @@ class Turn:
             except Exception:
                 self._complete_once(undelivered, steps)
                 raise
-            self._delivered = Replied(reply, usable_receipt(receipt))
+            self._delivered = Replied(reply, self._usable_receipt(receipt))
         return self._complete_once(_account(self._delivered, account), steps)
 
     def fail(self, code: str, *, failure_id: str | None = None, notify: Callable[[], object] | None = None) -> None:
@@ -439,8 +450,12 @@ class Turn:
             NotPersisted: try again.
         """
         assert self._submission is not None, "only a completed turn is submitted again"
-        log.warning("turn_submitted_again", turn_id=self.turn_id)
+        log.warning("turn_submitted_again", **job_names(self.turn_id, self.ledger))
         self.spooled = self._submission.commit_directly(owned=True).spooled
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return names(self.turn_id, self.ledger)
 
     def _replace(
         self,
@@ -483,15 +498,16 @@ class Turn:
             self._session.save(self._held.wire, fields=fields)
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
-            log.warning("record_not_advanced", turn_id=self.turn_id, reason=str(error))
+            log.warning("record_not_advanced", **self._names, reason=str(error))
         crash_point("replace.advanced")
 
     def _complete_once(self, account: Account, steps: Sequence[Step]) -> Completion:
         asked = (account, tuple(steps))
         if self._completed is not None:
             return self._completed_before(asked)
-        submission = self._drafted(account, steps)
-        submitted = submission.send()
+        with span("complete", **job_names(self.turn_id, self.ledger), steps=len(steps)):
+            submission = self._drafted(account, steps)
+            submitted = submission.send()
         self._submission, self.spooled = submission, submitted.spooled
         self._completed = (asked, submitted.completion)
         self._services.leases.release(self)
@@ -517,12 +533,18 @@ class Turn:
             raise CompletionConflict(f"turn {self.turn_id} was completed before with another content")
         return completion
 
+    def _usable_receipt(self, receipt: object) -> str | None:
+        usable = usable_receipt(receipt)
+        if usable is not receipt:
+            log.warning("receipt_not_usable", **self._names, type=type(receipt).__name__)
+        return usable
+
     def _mark_delivering(self) -> None:
         try:
             self._session.save(self._held.wire, fields={"delivery": "delivering"})
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
-            log.warning("delivery_not_marked", turn_id=self.turn_id, reason=str(error))
+            log.warning("delivery_not_marked", **self._names, reason=str(error))
 
     def _try_to_fail(self, code: str, failure_id: str | None) -> TurnledgerError | None:
         """Record the failure as far as it can be; what could not be done is returned."""
@@ -541,7 +563,7 @@ class Turn:
         try:
             self._write_terminal("failed", code="persistence_failed", failure_id=failure_id, now=time_text(utc_now()))
         except TurnledgerError as error:
-            log.error("failure_not_recorded", turn_id=self.turn_id, reason=str(error))
+            log.error("failure_not_recorded", **self._names, reason=str(error))
 
     def _end(self, state: EndedAs, *, code: str, failure_id: str | None) -> None:
         if failure_id is not None:
@@ -575,6 +597,7 @@ def _account(reply: Reply, fields: AccountFields) -> Account:
         outcome=fields.get("outcome"),
         blocked_on=fields.get("blocked_on"),
         decision=fields.get("decision"),
+        fitting=fields.get("fitting", "rewrite"),
     )
 
 

@@ -16,6 +16,8 @@ from turnledger.checkpoint.errors import (
 )
 from turnledger.checkpoint.inputs import raise_unless_parked, record_message
 from turnledger.checkpoint.leases import LeaseKeeper
+from turnledger.checkpoint.naming import names
+from turnledger.checkpoint.prompt_size import note_prompt_size
 from turnledger.checkpoint.record import UNFINISHED, LedgerView, Record, decode_record
 from turnledger.checkpoint.records import (
     Claim,
@@ -46,6 +48,7 @@ from turnledger.checkpoint.starting import (
 )
 from turnledger.checkpoint.submission import Services
 from turnledger.checkpoint.taking_over import TakeOver, check_history, let_go, take_over
+from turnledger.checkpoint.telemetry import span
 from turnledger.checkpoint.turn import AUTHORIZATION, Turn
 from turnledger.store import (
     Database,
@@ -138,6 +141,12 @@ class Turns:
             messages=messages,
             turn_id=turn_id,
         )
+        with span("start", **names(request.turn_id, request.ledger)):
+            turn = self._start(request)
+        note_prompt_size(turn, occasion="start")
+        return turn
+
+    def _start(self, request: StartRequest) -> Turn:
         self._check_revision()
         self._replay_spool()
         try:
@@ -164,8 +173,15 @@ class Turns:
             TurnBlocked: its history was replaced meanwhile.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
         """
+        with span("resume", turn_id=check_turn_id(turn_id)) as note:
+            turn = self._resume(turn_id)
+            note(**names(turn_id, turn.ledger))
+        note_prompt_size(turn, occasion="resume")
+        return turn
+
+    def _resume(self, turn_id: str) -> Turn:
         self._check_revision()
-        self._refuse_lost_history(check_turn_id(turn_id))
+        self._refuse_lost_history(turn_id)
         owner = new_token()
         record, steps = self._records.claim(turn_id, owner=owner)
         crash_point("resume.claimed")
@@ -222,7 +238,7 @@ class Turns:
             AlreadyRunning: its holder is alive.
             TurnNotFound, TurnEnded, AlreadyHandled: there is nothing to abandon.
         """
-        self.resume(turn_id).abandon()
+        self._resume(check_turn_id(turn_id)).abandon()
 
     def close(self) -> None:
         """Stop the lease thread and close the connections of this process."""
@@ -254,18 +270,18 @@ class Turns:
             block = block_of(self._database, view, beginning)
             return _Begun(recorded_fields(request, view, beginning, block=block), again=beginning.again)
         except (StoreUnavailable, StoreBusy) as error:
-            log.warning("start_not_recorded", turn_id=request.turn_id, reason=str(error))
+            log.warning("start_not_recorded", **names(request.turn_id, request.ledger), reason=str(error))
         try:
             seen = look_only(self._database, request, view)
             block = block_of(self._database, view, seen)
             return _Begun(unwritten_fields(request, view, seen, block=block))
         except (StoreUnavailable, StoreBusy) as error:
-            log.error("history_not_read", turn_id=request.turn_id, reason=str(error))
+            log.error("history_not_read", **names(request.turn_id, request.ledger), reason=str(error))
             return _Begun(unwritten_fields(request, view, None, block=""), history_error=error)
 
     def _start_unsaved(self, request: StartRequest, error: CheckpointUnavailable) -> Turn:
         """Redis is away: the turn runs all the same, and is saved as soon as Redis is back."""
-        log.warning("turn_unsaved", turn_id=request.turn_id, reason=str(error))
+        log.warning("turn_unsaved", **names(request.turn_id, request.ledger), reason=str(error))
         view = LedgerView.unknown(now_ms=milliseconds(utc_now()))
         begun = self._begin(request, view)
         claim = Claim(request.turn_id, new_token(), FIRST_REVISION)
@@ -290,7 +306,7 @@ class Turns:
             check_history(self._database, record)
         except TurnBlocked as error:
             self._records.block(turn_id, reason=error.reason)
-            log.error("turn_blocked", turn_id=turn_id, reason=error.reason)
+            log.error("turn_blocked", **names(turn_id, record.ledger), reason=error.reason)
             raise
 
     def _take_over(self, record: Record, steps: Sequence[str]) -> Turn:
