@@ -219,12 +219,17 @@ def test_a_link_that_is_turned_to_another_file_is_followed(tmp_path: Path) -> No
     assert config.current().max_entries == 2
 
 
+def _made_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 BROKEN: dict[str, Callable[[Path], object]] = {
     "a wrong value": lambda path: put_in_place(path, in_section("enabled: maybe")),
     "no YAML": lambda path: put_in_place(path, "a: ["),
     "empty": lambda path: path.write_bytes(b""),
     "gone": lambda path: path.unlink(),
-    "a folder": lambda path: path.unlink() or path.mkdir(),  # type: ignore[func-returns-value]
+    "a folder": _made_a_folder,
 }
 
 
