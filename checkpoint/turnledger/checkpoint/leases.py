@@ -9,8 +9,9 @@ from weakref import WeakSet
 import structlog
 
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, NotPersisted
+from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Claim, Records
-from turnledger.store import TurnledgerError
+from turnledger.store import LedgerName, TurnledgerError
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +25,11 @@ class Held(Protocol):
     @property
     def turn_id(self) -> str:
         """Its id."""
+        ...
+
+    @property
+    def ledger(self) -> LedgerName:
+        """Whose history of which conversation it belongs to."""
         ...
 
     @property
@@ -90,7 +96,11 @@ class LeaseKeeper:
             share = self._records.memory_share()
             self.redis_is_crowded = share > self._records.settings.redis_memory_share
         except _REDIS_TROUBLE as error:
-            log.warning("leases_not_renewed", reason=str(error))
+            log.warning("leases_not_renewed", turn_ids=self._running_ids(), reason=str(error))
+
+    def _running_ids(self) -> list[str]:
+        with self._lock:
+            return sorted(turn.turn_id for turn in self._running)
 
     def _renew_all(self) -> None:
         with self._lock:
@@ -122,7 +132,7 @@ class LeaseKeeper:
         try:
             turn.submit_again()
         except TurnledgerError as error:
-            log.warning("turn_not_submitted_again", turn_id=turn.turn_id, reason=str(error))
+            log.warning("turn_not_submitted_again", **job_names(turn.turn_id, turn.ledger), reason=str(error))
             return not (error.retry or isinstance(error, NotPersisted))
         return True
 

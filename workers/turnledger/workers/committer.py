@@ -15,6 +15,7 @@ import structlog
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.commit_point import NOT_STORABLE, CommitPoint, Decided
 from turnledger.checkpoint.keys import decode_ledger, encode_ledger
+from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, LedgerName, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.crash_points import crash_point
@@ -113,16 +114,16 @@ class Committer:
                 if decided is not None:
                     return decided
             except NOT_STORABLE as error:
-                log.warning("commit_refused", turn_id=turn_id, scope=scope_after(failures).value, reason=str(error))
+                log.warning("commit_refused", **job_names(turn_id, ledger), scope=scope_after(failures).value, reason=str(error))
                 failures = max(failures, 1) + 1
             except TRANSIENT as error:
-                self._pause(turn_id, error=error, pause_s=next(waits), deadline=deadline)
+                self._pause(turn_id, ledger=ledger, error=error, pause_s=next(waits), deadline=deadline)
                 failures += 1
 
-    def _pause(self, turn_id: str, *, error: Exception, pause_s: float, deadline: float) -> None:
+    def _pause(self, turn_id: str, *, ledger: LedgerName, error: Exception, pause_s: float, deadline: float) -> None:
         if time.monotonic() + pause_s > deadline:
             raise CommitPostponed(f"turn {turn_id} goes back to the queue: {error}", turn_id=turn_id) from error
-        log.warning("commit_waits", turn_id=turn_id, pause_s=round(pause_s, 2), reason=str(error))
+        log.warning("commit_waits", **job_names(turn_id, ledger), pause_s=round(pause_s, 2), reason=str(error))
         self._sleep(pause_s)
 
     def _advance(self, turn_id: str, *, ledger: LedgerName, scope: Scope) -> Decided | None:
