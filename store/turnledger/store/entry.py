@@ -135,7 +135,7 @@ def check_blocked_on(blocked_on: str | None, *, outcome: str | None) -> str | No
     """The evidence itself. Raises InvalidInput when it comes with another outcome than ``blocked``."""
     if blocked_on is not None and outcome != "blocked":
         raise InvalidInput(
-            f"blocked_on is given, but the outcome is {outcome!r}; send it with outcome='blocked' alone",
+            "blocked_on is given, but the outcome is not 'blocked'; send it with outcome='blocked' alone",
             where="blocked_on",
         )
     return blocked_on
@@ -285,7 +285,7 @@ def _reply_of(members: Mapping[str, Any]) -> Reply:
         return Undelivered(members["text"])
     if kind == "no_reply_owed":
         return NoReplyOwed()
-    raise InvalidInput(f"reply.kind {kind!r} is not known", where="reply.kind")
+    raise InvalidInput("reply.kind is not known", where="reply.kind")
 
 
 def _check_calls(calls: Iterable[object]) -> None:

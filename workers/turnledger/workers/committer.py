@@ -114,7 +114,8 @@ class Committer:
                 if decided is not None:
                     return decided
             except NOT_STORABLE as error:
-                log.warning("commit_refused", **job_names(turn_id, ledger), scope=scope_after(failures).value, reason=str(error))
+                scope = scope_after(failures).value
+                log.warning("commit_refused", **job_names(turn_id, ledger), scope=scope, reason=str(error))
                 failures = max(failures, 1) + 1
             except TRANSIENT as error:
                 self._pause(turn_id, ledger=ledger, error=error, pause_s=next(waits), deadline=deadline)

@@ -145,7 +145,7 @@ class TurnWorker(SimpleWorker):
     def perform_job(self, job: Job, queue: Queue, execution: Execution) -> bool:
         """Run the job while a thread keeps worker and job alive."""
         self.jobs_done += 1
-        with self._kept_alive(job, execution):
+        with bound_contextvars(job_id=job.id), self._kept_alive(job, execution):
             return bool(super().perform_job(job, queue, execution))
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:

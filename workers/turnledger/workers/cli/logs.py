@@ -74,6 +74,7 @@ def send_errors_into(path: Path) -> None:
 def _processors(settings: LogSettings, *, stream: TextIO) -> list[Processor]:
     is_terminal = stream.isatty()
     common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,  # the job in hand
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_process,

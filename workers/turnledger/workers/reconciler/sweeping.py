@@ -205,7 +205,15 @@ class Reconciler:
         try:
             return "done" if self._executor.apply(case) else "changed"
         except (*_OF_ONE_TURN, CheckpointMisconfigured) as error:
-            log.warning("repair_postponed", turn_id=case.turn_id, action=case.action.do.value, reason=str(error))
+            finding = _finding(case, "postponed")
+            log.warning(
+                "repair_postponed",
+                turn_id=finding.turn_id,
+                agent=finding.agent,
+                conversation=finding.conversation,
+                action=finding.action.do.value,
+                reason=str(error),
+            )
             troubled.add(case.seen.ledger)
             return "postponed"
 
