@@ -17,6 +17,7 @@ from rq.job import Job
 from rq.queue import Queue
 from rq.serializers import JSONSerializer
 from rq.worker.base import WorkerStatus
+from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.connection import connection_options, translated
