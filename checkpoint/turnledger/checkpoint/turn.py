@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
 from turnledger.checkpoint.earlier import not_committed
@@ -248,7 +249,7 @@ class Turn:
         if not self.ledger.recorded:
             return None
         create_ledgers(self._database, [self.ledger])
-        with self._database.transaction() as connection:
+        with bound_contextvars(**self._names), self._database.transaction() as connection:
             head = lock_ledger(connection, self.ledger)
             assert head is not None, "the ledger was just made"
             now = database_time(connection)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.direct import DirectCommits
 from turnledger.checkpoint.errors import (
@@ -141,7 +142,8 @@ class Turns:
             messages=messages,
             turn_id=turn_id,
         )
-        with span("start", **names(request.turn_id, request.ledger)):
+        told = names(request.turn_id, request.ledger)
+        with bound_contextvars(**told), span("start", **told):
             turn = self._start(request)
         note_prompt_size(turn, occasion="start")
         return turn
@@ -173,7 +175,8 @@ class Turns:
             TurnBlocked: its history was replaced meanwhile.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
         """
-        with span("resume", turn_id=check_turn_id(turn_id)) as note:
+        check_turn_id(turn_id)
+        with bound_contextvars(turn_id=turn_id), span("resume", turn_id=turn_id) as note:
             turn = self._resume(turn_id)
             note(**names(turn_id, turn.ledger))
         note_prompt_size(turn, occasion="resume")
