@@ -11,7 +11,6 @@ pytest.register_assert_rewrite("tests.records_contract")
 from tests.records_contract import *  # noqa: E402, F403  # the same tests over another Redis
 from tests.records_contract import LEAD, ODD, completed, whole_life, with_settings  # noqa: E402
 from turnledger.checkpoint import CheckpointMisconfigured  # noqa: E402
-from turnledger.checkpoint.keys import encode_ledger  # noqa: E402
 
 # What a script may touch beside the keys that it is given, as its head says.
 BESIDE_ITS_KEYS = {
@@ -22,6 +21,7 @@ BESIDE_ITS_KEYS = {
     "front": r"turn:[^:]+|ledger:.+:pending",
     "finish": r"turn:[^:]+(:steps)?|ledger:.+:(pending|rejected|completions)|rq:(job|results|executions):.+",
     "restore": r"turn:[^:]+",
+    "stand": r"turn:[^:]+",
     "overdue": r"turn:[^:]+",
     "prune": r"turn:[^:]+",
 }
@@ -82,7 +82,7 @@ def test_a_user_who_may_touch_the_two_prefixes_alone_is_enough(redis: "Redis", r
             for number, ledger in enumerate(ODD):
                 whole_life(records, ledger, f"life{number}")
             completed(records, "t1")
-            assert records.pending_position("t1", ledger=encode_ledger(LEAD)) == 0
+            assert records.stand("t1", ledger=LEAD) == (0, "")
             with pytest.raises(CheckpointMisconfigured, match="refuse"):
                 completed(with_settings(restricted, prefix="{another}"), "t1")
     finally:

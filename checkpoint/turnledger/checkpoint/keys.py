@@ -13,6 +13,7 @@ class Keys:
     prefix: str
     rq_prefix: str
     commit_queue: str
+    rewrite_queue: str = "rewrites"
 
     @property
     def turn_prefix(self) -> str:
@@ -77,6 +78,11 @@ class Keys:
         return f"{self.rq_prefix}:queue:{self.commit_queue}"
 
     @property
+    def rewrites(self) -> str:
+        """RQ's list of queued jobs that rewrite."""
+        return f"{self.rq_prefix}:queue:{self.rewrite_queue}"
+
+    @property
     def queues(self) -> str:
         """RQ's set of known queues."""
         return f"{self.rq_prefix}:queues"
@@ -90,39 +96,56 @@ class Keys:
         """RQ's hash of a turn's commit job."""
         return f"{self.job_prefix}{job_id(turn_id)}"
 
-    @property
-    def taken_jobs(self) -> str:
-        """RQ's list of jobs that a worker has taken off the queue and not yet begun."""
-        return f"{self.queue}:intermediate"
+    def fit_job(self, turn_id: str) -> str:
+        """RQ's hash of the job that rewrites a turn's over-long pieces."""
+        return f"{self.job_prefix}{fit_job_id(turn_id)}"
 
-    def executions(self, turn_id: str) -> str:
-        """RQ's registry of the executions of a turn's commit job; expires with the last one."""
-        return f"{self.rq_prefix}:executions:{job_id(turn_id)}"
+    @property
+    def registries(self) -> tuple[str, ...]:
+        """All of RQ's registries in which a turn's jobs may be left behind."""
+        names = ("failed", "finished", "deferred", "scheduled", "canceled")
+        queues = (self.commit_queue, self.rewrite_queue)
+        return tuple(f"{self.rq_prefix}:{name}:{queue}" for queue in queues for name in names)
 
     @property
     def failed_registry(self) -> str:
         """RQ's registry of failed commit jobs."""
-        return f"{self.rq_prefix}:failed:{self.commit_queue}"
+        return self.failed(self.queue)
 
     @property
-    def registries(self) -> tuple[str, ...]:
-        """All of RQ's registries in which a commit job may be left behind, the failed one first."""
-        names = ("failed", "finished", "deferred", "scheduled", "canceled")
-        return tuple(f"{self.rq_prefix}:{name}:{self.commit_queue}" for name in names)
+    def taken_jobs(self) -> str:
+        """RQ's list of commit jobs that a worker has taken off the queue and not yet begun."""
+        return self.taken(self.queue)
 
-    def job_results(self, turn_id: str) -> str:
-        """RQ's stream of what came of a turn's commit job."""
-        return f"{self.rq_prefix}:results:{job_id(turn_id)}"
+    def failed(self, queue: str) -> str:
+        """RQ's registry of the failed jobs of a queue, by the queue's key."""
+        return queue.replace(":queue:", ":failed:", 1)
 
-    @property
-    def canceled_registry(self) -> str:
-        """RQ's registry of cancelled commit jobs."""
-        return f"{self.rq_prefix}:canceled:{self.commit_queue}"
+    def canceled(self, queue: str) -> str:
+        """RQ's registry of the cancelled jobs of a queue, by the queue's key."""
+        return queue.replace(":queue:", ":canceled:", 1)
+
+    def taken(self, queue: str) -> str:
+        """RQ's list of the jobs that a worker has taken off a queue and not yet begun, by the queue's key."""
+        return f"{queue}:intermediate"
+
+    def executions(self, job: str) -> str:
+        """RQ's registry of the executions of a job, by the job's id; expires with the last one."""
+        return f"{self.rq_prefix}:executions:{job}"
+
+    def results(self, job: str) -> str:
+        """RQ's stream of what came of a job, by the job's id."""
+        return f"{self.rq_prefix}:results:{job}"
 
 
 def job_id(turn_id: str) -> str:
     """The one job id of a turn: a second push of the same turn is the same job."""
     return f"turn-{turn_id}"
+
+
+def fit_job_id(turn_id: str) -> str:
+    """The one id of the job that rewrites a turn's over-long pieces; its commit has an id of its own."""
+    return f"fit-{turn_id}"
 
 
 def readable_ledger(encoded: str) -> LedgerName | None:

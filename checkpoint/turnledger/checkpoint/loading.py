@@ -61,7 +61,7 @@ def _kept(steps: Sequence[str], *, number: int) -> tuple[str, ...]:
 
 
 def fitted_entry(entry: str, *, fitting: str | None) -> str:
-    """The entry as it is committed: over-long arguments and errors as names, when it has any."""
-    if fitting != "names":
+    """The entry as it is committed: what is over-long in it, and has no account yet, as a name."""
+    if fitting not in ("names", "rewrite"):
         return entry
     return encode_entry(with_names(decode_entry(entry, ordinal=None)))

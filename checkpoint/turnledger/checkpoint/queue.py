@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from turnledger.checkpoint.keys import job_id
+from turnledger.checkpoint.keys import fit_job_id, job_id
 from turnledger.checkpoint.settings import CheckpointSettings
 
 COMMIT_FUNCTION = "turnledger.workers.jobs.persist_turn"
+FIT_FUNCTION = "turnledger.workers.jobs.fit_turn"
 RECONCILE_FUNCTION = "turnledger.workers.upkeep.reconcile"
 INVALIDATE_FUNCTION = "turnledger.workers.upkeep.invalidate_ledger"
 DISCARD_RESULT_S = 0  # a committed turn says it all; a kept result costs 5 KB until it expires
@@ -24,6 +25,15 @@ def commit_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str |
     ``Retry`` without an interval: a job whose worker died goes straight back to the queue.
     """
     return {**_constant_fields(settings), **_call(COMMIT_FUNCTION, [turn_id], description=job_id(turn_id))}
+
+
+def fit_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str | bytes]:
+    """The hash of the job that rewrites this turn's over-long pieces; in all else as `commit_job`."""
+    own: dict[str, str | bytes] = {
+        "origin": settings.rewrite_queue,
+        "timeout": str(settings.rewrite_job_timeout_s),
+    }
+    return {**_constant_fields(settings), **own, **_call(FIT_FUNCTION, [turn_id], description=fit_job_id(turn_id))}
 
 
 def upkeep_job(

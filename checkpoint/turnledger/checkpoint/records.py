@@ -22,8 +22,8 @@ from turnledger.checkpoint.errors import (
     TurnEnded,
     TurnNotFound,
 )
-from turnledger.checkpoint.keys import Keys, encode_ledger, job_id
-from turnledger.checkpoint.queue import commit_job
+from turnledger.checkpoint.keys import Keys, encode_ledger, fit_job_id, job_id
+from turnledger.checkpoint.queue import commit_job, fit_job
 from turnledger.checkpoint.record import (
     RECORD_FORMAT,
     LedgerView,
@@ -40,14 +40,17 @@ from turnledger.store.json_text import encode_json
 Fields = Mapping[str, str | int]
 Lease = Literal["keep", "give up"]
 JobWish = Literal["make", "leave"]
+Unfitted = Literal["wait", "names"]
 COMMIT_FIELDS = (
     "state", "ledger", "work_key", "epoch", "started_at", "completed_at", "entry_id", "entry", "fitting",
     "decision", "failure", "kept_steps", "before", "events",
 )  # fmt: skip
 _SCRIPTS = (
     "look", "open", "save", "renew", "claim", "block", "input", "complete", "end",
-    "take", "window", "front", "finish", "reject", "reinstate", "restore", "overdue", "prune",
+    "take", "window", "front", "stand", "finish", "reject", "reinstate", "restore", "overdue", "prune",
 )  # fmt: skip
+JOB_HELPERS = ("_shared", "_jobs")
+_HELPERS = {"restore": JOB_HELPERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,21 @@ class Taken(NamedTuple):
     refusal: str
 
 
+class Place(NamedTuple):
+    """How many turns of its ledger stand before a pending turn, and the one that it waits for, '' when it does not."""
+
+    before: int
+    waits_for: str
+
+
+class JobKeys(NamedTuple):
+    """A job as a script sees it: its queue, its id, and the fields of its hash."""
+
+    queue: str
+    job_id: str
+    fields: Mapping[str, str | bytes]
+
+
 class Finished(NamedTuple):
     """A turn that the commit point has decided, for the script `finish`."""
 
@@ -93,8 +111,8 @@ class Records:
     def __init__(self, redis: Redis, settings: CheckpointSettings) -> None:
         self.redis = redis
         self.settings = settings
-        self.keys = Keys(settings.prefix, settings.rq_prefix, settings.commit_queue)
-        self._scripts = {name: load_script(redis, name) for name in _SCRIPTS}
+        self.keys = Keys(settings.prefix, settings.rq_prefix, settings.commit_queue, settings.rewrite_queue)
+        self._scripts = {name: load_script(redis, name, helpers=_HELPERS.get(name, ("_shared",))) for name in _SCRIPTS}
         self._lease_ms = round(settings.lease_s * 1000)
         self._expiry_ms = round(settings.unfinished_expiry_s * 1000)
         self._spare_ms = round(settings.spare_copy_s * 1000)
@@ -213,17 +231,21 @@ class Records:
     ) -> str:
         """Complete the turn and queue its commit, both or neither; '' or the run that was first.
 
+        A turn whose field `fitting` says `rewrite` is queued for that instead.
+
         Raises:
             CompletionConflict: it was completed before, with another content.
             QueueFull: too much is pending; nothing was written.
             StaleTurn, TurnEnded, TurnNotFound: nothing was written.
         """
         keys, turn_id = self.keys, claim.turn_id
-        job = commit_job(turn_id, settings=self.settings)
+        waits = fields.get("fitting") == "rewrite"
+        job = self.fit_job(turn_id) if waits else self.commit_job(turn_id)
         head: list[Any] = [turn_id, claim.owner, claim.revision, operation, digest, keys.turn_prefix, work_key]
-        head += [keys.queue, job_id(turn_id), self.settings.pending_turns]
-        head += [2 * len(fields), *flat(fields)]
-        answer = self._run("complete", self._complete_keys(ledger, turn_id), [*head, 2 * len(job), *flat(job), *steps])
+        head += [job.queue, job.job_id, self.settings.pending_turns]
+        head += [round(self.settings.rewrite_wait_s * 1000) if waits else 0, 2 * len(fields), *flat(fields)]
+        places = self._complete_keys(ledger, turn_id, job=job)
+        answer = self._run("complete", places, [*head, 2 * len(job.fields), *flat(job.fields), *steps])
         if answer[0] == "conflict":
             raise CompletionConflict(f"turn {turn_id} was completed before with another content; the first stands")
         if answer[0] == "full":
@@ -232,11 +254,19 @@ class Records:
             raise _refused(turn_id, answer)
         return str(answer[1])
 
-    def _complete_keys(self, ledger: LedgerName, turn_id: str) -> list[str]:
+    def commit_job(self, turn_id: str) -> JobKeys:
+        """The job that commits this turn."""
+        return JobKeys(self.keys.queue, job_id(turn_id), commit_job(turn_id, settings=self.settings))
+
+    def fit_job(self, turn_id: str) -> JobKeys:
+        """The job that rewrites this turn's over-long pieces."""
+        return JobKeys(self.keys.rewrites, fit_job_id(turn_id), fit_job(turn_id, settings=self.settings))
+
+    def _complete_keys(self, ledger: LedgerName, turn_id: str, *, job: JobKeys) -> list[str]:
         keys = self.keys
         ours = [keys.record(turn_id), keys.steps(turn_id), keys.open(ledger), keys.pending(ledger)]
         ours += [keys.completions(ledger), keys.turns, keys.backlog]
-        return [*ours, keys.job(turn_id), keys.queues, keys.queue]
+        return [*ours, keys.job_prefix + job.job_id, keys.queues, job.queue]
 
     def end(self, claim: Claim, *, ledger: LedgerName, state: str, fields: Fields, operation: str) -> int:
         """End a turn that is not queued: failed, abandoned, or completed and not to be recorded.
@@ -313,16 +343,25 @@ class Records:
         answer = self._run("window", [self.keys.queue], [self.keys.turn_prefix, most_jobs])
         return list(zip(answer[::2], map(int, answer[1::2]), strict=True))
 
-    def front(self, counts: Sequence[tuple[str, int]], *, most_turns: int, most_bytes: int) -> list[str]:
-        """The turn_ids at the front of these ledgers' pending lists, so many of each, within the bounds of a group."""
-        head = [self.keys.turn_prefix, self.keys.ledger_prefix, most_turns, most_bytes]
+    def front(
+        self, counts: Sequence[tuple[str, int]], *, most_turns: int, most_bytes: int, unfitted: Unfitted = "wait"
+    ) -> list[str]:
+        """The turn_ids at the front of these ledgers' pending lists, so many of each, within the bounds of a group.
+
+        A ledger's turns end before the first one that waits for its rewriting, unless such turns get names.
+        """
+        head = [self.keys.turn_prefix, self.keys.ledger_prefix, most_turns, most_bytes, unfitted]
         return list(self._run("front", [], [*head, *(item for pair in counts for item in pair)]))
 
-    def pending_position(self, turn_id: str, *, ledger: str) -> int | None:
-        """How many turns stand before this one in its ledger's pending list; None: it is not there."""
-        with translated():
-            found: Any = self.redis.lpos(f"{self.keys.ledger_prefix}{ledger}:pending", turn_id)
-        return None if found is None else int(found)
+    def stand(self, turn_id: str, *, ledger: LedgerName) -> Place | None:
+        """Where this turn stands in its ledger's pending list; None: it is not there.
+
+        One that waits for a rewriting is marked: the commit of the turn that it waits for takes it along, and its own
+        job may end.
+        """
+        places = [self.keys.pending(ledger), self.keys.record(turn_id)]
+        before, waits_for = self._run("stand", places, [turn_id, self.keys.turn_prefix])
+        return None if int(before) < 0 else Place(int(before), str(waits_for))
 
     def completed(self, turn_ids: Sequence[str]) -> list[tuple[dict[str, str | None], list[str]]]:
         """What the commit point needs of these turns, in one round trip: fields, and all steps in wire form."""
@@ -355,7 +394,8 @@ class Records:
         for turn in turns:
             ordinal = "" if turn.ordinal is None else turn.ordinal
             head += [turn.turn_id, encode_ledger(turn.ledger), turn.outcome, ordinal, turn.first or ""]
-        places = [keys.queue, keys.turns, keys.backlog, keys.failed_registry, keys.canceled_registry]
+        places = [keys.queue, keys.turns, keys.backlog]
+        places += [find(queue) for queue in (keys.queue, keys.rewrites) for find in (keys.failed, keys.canceled)]
         return int(self._run("finish", places, head))
 
     def reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> bool:
@@ -371,14 +411,22 @@ class Records:
         return bool(self._run("reinstate", [*places, keys.turns, keys.backlog], [turn_id]))
 
     def restore(self, turn_id: str, *, ledger: LedgerName, job: JobWish) -> str:
-        """Give a completed turn back its place in pending, and a job if it has none. Returns its state, or ''."""
-        keys = self.keys
-        ours = [keys.record(turn_id), keys.pending(ledger), keys.backlog]
-        theirs = [keys.job(turn_id), keys.queues, keys.queue, keys.failed_registry]
-        theirs += [keys.canceled_registry, keys.taken_jobs, keys.executions(turn_id)]
-        fields = flat(commit_job(turn_id, settings=self.settings)) if job == "make" else []
-        head = [turn_id, keys.turn_prefix, keys.queue, job_id(turn_id)]
-        return str(self._run("restore", [*ours, *theirs], [*head, *fields]))
+        """Give a completed turn back its place in pending, and a job if it has none. Returns its state, or ''.
+
+        While it waits for its rewriting that is the job it gets; behind a turn that does, it gets none.
+        """
+        state, wanted = self._restore(self.commit_job(turn_id), turn_id, ledger, kind="commit", job=job)
+        if wanted == "fit" and job == "make":
+            state, _ = self._restore(self.fit_job(turn_id), turn_id, ledger, kind="fit", job=job)
+        return state
+
+    def _restore(self, made: JobKeys, turn_id: str, ledger: LedgerName, *, kind: str, job: JobWish) -> tuple[str, str]:
+        keys, queue = self.keys, made.queue
+        places = [keys.record(turn_id), keys.pending(ledger), keys.backlog, keys.job_prefix + made.job_id, keys.queues]
+        places += [queue, keys.failed(queue), keys.canceled(queue), keys.taken(queue), keys.executions(made.job_id)]
+        fields = flat(made.fields) if job == "make" else []
+        state, wanted = self._run("restore", places, [turn_id, keys.turn_prefix, queue, made.job_id, kind, *fields])
+        return str(state), str(wanted)
 
     def _run(self, name: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         with translated():

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from redis import Redis
 
 from turnledger.checkpoint.connection import translated
-from turnledger.checkpoint.keys import Keys, job_id
+from turnledger.checkpoint.keys import Keys, fit_job_id, job_id
 from turnledger.checkpoint.scripting import flat, load_script
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.checkpoint.sighting import Sighting
@@ -85,8 +85,11 @@ class Repairs:
         keys, turn_id = self._keys, seen.turn_id
         places = [keys.record(turn_id), keys.steps(turn_id)]
         places += self._ledger_keys(seen, "open", "pending", "rejected", "completions")
-        places += [keys.turns, keys.backlog, keys.job(turn_id), keys.job_results(turn_id), *keys.registries]
-        head = [turn_id, job_id(turn_id), spare_ms, round(self._settings.unfinished_expiry_s * 1000)]
+        jobs = [job_id(turn_id), fit_job_id(turn_id)]
+        places += [keys.turns, keys.backlog]
+        places += [key for job in jobs for key in (keys.job_prefix + job, keys.results(job))]
+        places += keys.registries
+        head = [turn_id, *jobs, spare_ms, round(self._settings.unfinished_expiry_s * 1000)]
         return self._run("conclude", places, [*head, *_guard(seen), *flat(changes)])
 
     def _ledger_keys(self, seen: Sighting, *kinds: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What the Redis side can be told, one named value each."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -36,6 +37,27 @@ class CheckpointSettings(BaseSettings):
     )
     upkeep_timeout_s: int = Field(
         default=900, ge=1, description="RQ ends a job of upkeep after this long: a sweep of some million records."
+    )
+    rewriting: Literal["off", "on"] = Field(
+        default="off",
+        description="on: over-long tool arguments and errors go to a model before their turn is committed; off: they "
+        "are named at once. Engine nodes and workers must agree.",
+    )
+    rewrite_queue: str = Field(
+        default="rewrites",
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        description="The RQ queue of turns to be rewritten: a slow model must not hold up a commit.",
+    )
+    rewrite_wait_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="A turn that nobody has begun to rewrite by then is committed with names: its ledger waits for it.",
+    )
+    rewrite_job_timeout_s: int = Field(
+        default=120, ge=1, description="RQ ends a job of rewriting after this long: twice what a turn may take."
+    )
+    budget_window_s: int = Field(
+        default=86_400, ge=1, description="Token budgets begin anew after this long; a day, from midnight UTC."
     )
     redis_connect_timeout_s: float = Field(
         default=2.0, gt=0, description="A Redis that does not answer by then is down."

@@ -39,6 +39,8 @@ class Sighting:
     `kind` is the type of the record's key, '' without a record. `fields` are '' where they are absent. `ledger` is the
     encoded name of the ledger, from the record or from the list in which the turn was found; '' when neither says it.
     `indexed` is whether it stands in the index of all turns. `pending` counts how often it stands in its ledger's list.
+    `job` is the status of the job that it should have now; `waits` is whether it waits for a rewriting, its own or that
+    of a turn before it.
     """
 
     turn_id: str
@@ -55,6 +57,7 @@ class Sighting:
     job: str = ""
     entry_bytes: int = 0
     steps: int = 0
+    waits: bool = False
 
 
 class Sightings:
@@ -63,7 +66,7 @@ class Sightings:
     def __init__(self, redis: Redis, *, keys: Keys) -> None:
         self._redis = redis
         self._keys = keys
-        self._sight = load_script(redis, "sight", helpers=())
+        self._sight = load_script(redis, "sight")
         self._absent = load_script(redis, "absent", helpers=())
 
     def scan_turns(self, *, page: int) -> Iterator[list[str]]:
@@ -99,6 +102,7 @@ class Sightings:
             pipeline.time()
             for turn_id in turn_ids:
                 arguments = [turn_id, self._keys.ledger_prefix, ledgers.get(turn_id, ""), _NAMES]
+                arguments.append(self._keys.turn_prefix)
                 self._sight(keys=self._sight_keys(turn_id), args=arguments, client=pipeline)
             time, *rows = pipeline.execute()
         now_ms = _milliseconds(time)
@@ -111,7 +115,7 @@ class Sightings:
     def _sight_keys(self, turn_id: str) -> list[str]:
         keys = self._keys
         ours = [keys.record(turn_id), keys.steps(turn_id), keys.turns, keys.backlog]
-        return [*ours, keys.job(turn_id), keys.quarantine(turn_id)]
+        return [*ours, keys.job(turn_id), keys.quarantine(turn_id), keys.fit_job(turn_id)]
 
     def _in_lists(self, seen: Sequence[Sighting], rows: Sequence[Sequence[Any]]) -> list[Sighting]:
         """With the places in those lists that hold anything."""
@@ -201,7 +205,7 @@ class Sightings:
 
 
 def _sighting(turn_id: str, row: Sequence[Any], *, now_ms: int, ledger: str) -> Sighting:
-    kind, quarantined, is_open, indexed, in_backlog, job, entry_bytes, steps, _, _, values = row
+    kind, quarantined, is_open, indexed, in_backlog, job, entry_bytes, steps, _, _, values, waits = row
     fields = {name: value or "" for name, value in zip(FIELDS, values, strict=True)} if values else {}
     return Sighting(
         turn_id=turn_id,
@@ -216,6 +220,7 @@ def _sighting(turn_id: str, row: Sequence[Any], *, now_ms: int, ledger: str) -> 
         job=job,
         entry_bytes=entry_bytes,
         steps=steps,
+        waits=bool(waits),
     )
 
 

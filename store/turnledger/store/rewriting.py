@@ -1,6 +1,4 @@
-"""What a rewriter is: whoever gives a short account of a long text. The protocol alone; one that asks a model is shipped
-with the workers.
-"""
+"""What a rewriter is: whoever gives a short account of a long text. One that asks a model comes with the workers."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -8,7 +8,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from turnledger.checkpoint import CheckpointUnavailable
+from turnledger.checkpoint.fittings import Fittings
 from turnledger.checkpoint.keys import readable_ledger
+from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
@@ -31,6 +33,7 @@ class Clock:
         self._committer = committer
         self._settings = settings
         self._upkeep = Upkeep(records)
+        self._fittings = Fittings(records)
         self._sweep_due = 0.0
         self._stopped = threading.Event()
         self._connection: Connection | None = None
@@ -107,6 +110,7 @@ class Clock:
     def _commit(self, ledger: LedgerName, turn_ids: list[str]) -> int:
         decided: set[str] = set()
         try:
+            self._give_up_rewritings(ledger, turn_ids)
             while step := self._committer.commit_ledger(ledger):
                 decided |= step
         except _TROUBLE as error:
@@ -115,6 +119,11 @@ class Clock:
             )
         self._make_jobs(ledger, [turn_id for turn_id in turn_ids if turn_id not in decided])
         return len(decided)
+
+    def _give_up_rewritings(self, ledger: LedgerName, turn_ids: list[str]) -> None:
+        """A turn whose job of rewriting was deleted has waited long enough: it is committed with names."""
+        for turn_id in self._fittings.give_up(turn_ids):
+            log.warning("rewriting_given_up", **job_names(turn_id, ledger), reason="its job is gone")
 
     def _make_jobs(self, ledger: LedgerName, turn_ids: list[str]) -> None:
         """Whatever could not be committed here needs a job: workers take a bad turn apart, the clock does not."""

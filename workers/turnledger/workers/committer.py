@@ -2,19 +2,21 @@
 
 A Postgres transaction can take hundreds of turns for little more than the price of one, an RQ job costs
 milliseconds. Neighbours stay queued until the commit, so a killed worker loses nothing; the row lock of a
-ledger, not a lease, decides who commits it; and a job never ends well while its own turn is pending. Its own
-group committed, a job goes on with the next ones for a while: that saves RQ's part of all the jobs they would take.
+ledger, not a lease, decides who commits it; and a job never ends well while its own turn is pending, unless that turn
+waits for the rewriting of one before it, whose commit will take it along. Its own group committed, a job goes on with
+the next ones for a while: that saves RQ's part of all the jobs they would take.
 """
 
 import random
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import structlog
 
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.commit_point import NOT_STORABLE, CommitPoint, Decided
-from turnledger.checkpoint.keys import decode_ledger, encode_ledger
+from turnledger.checkpoint.keys import decode_ledger
 from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, LedgerName, StoreBusy, StoreUnavailable, TurnledgerError
@@ -28,6 +30,7 @@ from turnledger.workers.settings import WorkerSettings
 log = structlog.get_logger(__name__)
 
 CARRY_ON_S = 1.0  # RQ's part of a job costs a tenth of a full group and several times a small one
+Fate = Decided | Literal["waiting"]
 TRANSIENT = (StoreUnavailable, StoreBusy, CheckpointUnavailable)
 
 
@@ -53,6 +56,9 @@ class Committer:
 
     def persist(self, turn_id: str) -> None:
         """Return once this turn is decided: committed, a duplicate, or ended before. Carries its neighbours.
+
+        Returns too when the turn stands behind one that waits for its rewriting: it is marked, needs no job any more,
+        and is committed with that one.
 
         Raises:
             TurnRejected: the turn was refused for good; it is set aside and its record says why.
@@ -101,7 +107,7 @@ class Committer:
         except TurnledgerError as error:
             log.info("group_left_to_its_jobs", reason=str(error))
 
-    def _persist(self, turn_id: str, *, ledger: LedgerName, failures: int) -> Decided:
+    def _persist(self, turn_id: str, *, ledger: LedgerName, failures: int) -> Fate:
         deadline = time.monotonic() + self._settings.transient_wait_s
         waits = pauses(
             first_s=self._settings.first_pause_s,
@@ -127,17 +133,20 @@ class Committer:
         log.warning("commit_waits", **job_names(turn_id, ledger), pause_s=round(pause_s, 2), reason=str(error))
         self._sleep(pause_s)
 
-    def _advance(self, turn_id: str, *, ledger: LedgerName, scope: Scope) -> Decided | None:
+    def _advance(self, turn_id: str, *, ledger: LedgerName, scope: Scope) -> Fate | None:
         """One transaction or two; what became of the turn, None while it is still pending."""
         if scope is Scope.GROUP:
             decided = self._commit_group(ledger)
             if turn_id in decided:
                 return decided[turn_id]
-        place = self._records.pending_position(turn_id, ledger=encode_ledger(ledger))
+        place = self._records.stand(turn_id, ledger=ledger)
         if place is None:
             return self._put_back(turn_id, ledger)
+        if place.waits_for:
+            log.debug("turn_waits", **job_names(turn_id, ledger), waits_for=place.waits_for)
+            return "waiting"
         try:
-            decided = self._commit_own(ledger, scope=scope, most_turns=place + 1)
+            decided = self._commit_own(ledger, scope=scope, most_turns=place.before + 1)
         except StoreBusy as error:
             if not error.is_lock:
                 raise

@@ -15,13 +15,13 @@ LEDGERS_AT_ONCE = 1_000
 def drain(*, records: Records, database: Database) -> int:
     """Commit every pending turn, oldest ledger first; how many were decided.
 
-    A turn that cannot be stored is set aside as rejected. Works on a Redis that refuses every write but a deleting
-    one; safe beside running workers.
+    A turn that cannot be stored is set aside as rejected; one that waits for its rewriting has names. Works on a Redis
+    that refuses every write but a deleting one; safe beside running workers.
 
     Raises:
         StoreUnavailable, StoreBusy, StoreMisconfigured, CheckpointUnavailable: the rest stays pending.
     """
-    commit_point = CommitPoint(records=records, database=database)
+    commit_point = CommitPoint(records=records, database=database, unfitted="names")
     decided = 0
     while ledgers := _pending_ledgers(records):
         before = decided

@@ -47,3 +47,15 @@ local function refusal(record, owner, revision)
   end
   return nil
 end
+
+-- True while a completed turn may still get accounts in place of its over-long pieces: until then nobody commits it.
+local function awaits_fitting(record)
+  local found = redis.call('HMGET', record, 'state', 'fitting', 'fit_until')
+  return found[1] == 'completed' and found[2] == 'rewrite' and now_ms() < (tonumber(found[3] or '') or 0)
+end
+
+-- True while a turn awaits its own accounts, or those of the turn behind which it was found to stand.
+local function waits(prefix, id)
+  local held = redis.call('HGET', prefix .. id, 'held')
+  return awaits_fitting(prefix .. id) or (held and held ~= '' and awaits_fitting(prefix .. held)) or false
+end

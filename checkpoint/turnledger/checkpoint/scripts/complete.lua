@@ -2,10 +2,10 @@
 -- comes last, because Redis rolls nothing back.
 --   KEYS 1 record  hash   2 steps  list   3 open  set   4 pending  list   5 completions  str
 --        6 turns  zset    7 backlog  zset  every pending turn_id by time of completion (an index)
---        8 rq job  hash   9 rq queues  set   10 rq queue  list
+--        8 rq job  hash   9 rq queues  set   10 rq queue  list  of commits, or of rewritings
 --   ARGV 1 turn_id   2 owner   3 revision   4 operation   5 digest of the completion   6 record prefix
 --        7 work_key  8 rq queue's key   9 job id   10 how many turns may be pending
---        11 how many of the following are fields and values
+--        11 how long its rewriting is waited for, ms; 0 for a turn without   12 how many of the following are fields and values
 --        then how many of the following are fields and values of the job; the rest are steps
 --   also marks turn:<id> of open runs of the same work key: superseded_by, "<turn_id> <entry_id>"
 -- Answer: completed + superseded_by or '' | conflict | full | missing | ended + state | stale + state, owner, revision.
@@ -26,7 +26,7 @@ if redis.call('ZCARD', KEYS[7]) >= tonumber(ARGV[10]) then
 end
 
 local now = now_ms()
-local last_field = 11 + ARGV[11]
+local last_field = 12 + ARGV[12]
 local last_job_field = last_field + 1 + ARGV[last_field + 1]
 push('RPUSH', KEYS[2], slice(ARGV, last_job_field + 1, #ARGV))
 redis.call('HSET', KEYS[8], unpack(slice(ARGV, last_field + 2, last_job_field)))
@@ -47,7 +47,10 @@ if ARGV[7] ~= '' then
 end
 redis.call('PERSIST', KEYS[1])
 redis.call('PERSIST', KEYS[2])
+if ARGV[11] ~= '0' then
+  redis.call('HSET', KEYS[1], 'fit_until', now + ARGV[11])
+end
 redis.call('HSET', KEYS[1], 'state', 'completed', 'completion_no', number, 'completed_at', now, 'touched_at', now,
   'operation', ARGV[4], 'revision', ARGV[3] + 1, 'digest', ARGV[5], 'bootstrap', '', 'lease_until', 0,
-  unpack(slice(ARGV, 12, last_field)))
+  unpack(slice(ARGV, 13, last_field)))
 return {'completed', found[3] or ''}

@@ -1,19 +1,20 @@
 -- After the commit: the turns that were decided leave pending, and the head of the queue loses their jobs.
 -- Turns that are finished already are passed over, so a repeat changes nothing.
 --   KEYS 1 rq queue  list   2 turns  zset   3 backlog  zset   4 rq failed registry  zset
---        5 rq canceled registry  zset
+--        5 rq canceled registry  zset   6 rq failed registry of rewritings  zset
+--        7 rq canceled registry of rewritings  zset
 --   ARGV 1 record prefix   2 ledger prefix   3 RQ's prefix   4 how many jobs the window holds   5 spare copy, ms
 --        6 how long the counter of an idle ledger is kept, ms   then five a turn: turn_id, ledger, what became of it, ordinal or '', first or ''
 --   also changes turn:<id>, turn:<id>:steps, the ledger's pending, rejected and completions, and the jobs it
 --   takes away
 -- Answer: how many turns it finished.
 local now = now_ms()
-local given, decided, ledgers = {}, {}, {}
+local given, decided, ledgers, rewritten = {}, {}, {}, {}
 
 local function finish(id, ledger, outcome, ordinal, first)
   given[id] = true
   local record = ARGV[1] .. id
-  local state = redis.call('HGET', record, 'state')
+  local state, fitting = unpack(redis.call('HMGET', record, 'state', 'fitting'))
   if state ~= 'completed' and state ~= 'rejected' then
     return
   end
@@ -25,6 +26,7 @@ local function finish(id, ledger, outcome, ordinal, first)
     'touched_at', now)
   expire_together(record, record .. ':steps', now + ARGV[5])
   decided[#decided + 1] = id
+  rewritten[id] = fitting and fitting ~= 'none'
   ledgers[ledger] = true
 end
 
@@ -69,20 +71,23 @@ end
 
 -- A job that will not run goes with its turn; one that seems to be on its way deletes itself when it has run, and
 -- expires if it never does.
-local function clear_job(job)
+local function clear_job(job, failed, canceled)
   local status = redis.call('HGET', ARGV[3] .. ':job:' .. job, 'status')
   if status == 'queued' or status == 'started' then
     redis.call('PEXPIRE', ARGV[3] .. ':job:' .. job, ARGV[5])
   elseif status then
     delete_job(job)
-    redis.call('ZREM', KEYS[4], job)
-    redis.call('ZREM', KEYS[5], job)
+    redis.call('ZREM', failed, job)
+    redis.call('ZREM', canceled, job)
   end
 end
 
 for _, id in ipairs(decided) do
   if not taken_out[id] then
-    clear_job('turn-' .. id)
+    clear_job('turn-' .. id, KEYS[4], KEYS[5])
+  end
+  if rewritten[id] then
+    clear_job('fit-' .. id, KEYS[6], KEYS[7])
   end
 end
 for first = 1, #gone, 500 do

@@ -1,11 +1,16 @@
--- Turns that have been pending for too long, oldest first. Writes nothing.
+-- Turns that have been pending for too long, oldest first; those that wait for a rewriting are counted apart, so that
+-- they hide no others. Writes nothing.
 --   KEYS 1 backlog  zset
---   ARGV 1 record prefix   2 for longer than so many ms   3 most
+--   ARGV 1 record prefix   2 for longer than so many ms   3 most of either kind
+--   also reads turn:<id> of these turns
 -- Answer: turn_id, ledger, turn_id, ledger, ...
-local answer = {}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms() - ARGV[2], 'LIMIT', 0, ARGV[3])) do
+local answer, most = {}, tonumber(ARGV[3])
+local left = {[true] = most, [false] = most}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms() - ARGV[2], 'LIMIT', 0, 10 * most)) do
   local ledger = redis.call('HGET', ARGV[1] .. id, 'ledger')
-  if ledger then
+  local waiting = ledger and waits(ARGV[1], id)
+  if ledger and left[waiting] > 0 then
+    left[waiting] = left[waiting] - 1
     answer[#answer + 1] = id
     answer[#answer + 1] = ledger
   end

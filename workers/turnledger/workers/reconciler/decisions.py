@@ -116,7 +116,9 @@ class Rejected(Enum):
 
 
 class Job(Enum):
-    """The turn's commit job in RQ; failed or cancelled ones do not run."""
+    """The job in RQ that the turn should have now: of its commit, or of its rewriting while it waits for one; failed or
+    cancelled ones do not run. A turn that waits behind such a turn needs none, which counts as there.
+    """
 
     NONE = "none"
     THERE = "there"
@@ -131,7 +133,9 @@ class Copy(Enum):
 
 
 class Age(Enum):
-    """Old: pending for longer than the queue takes; or without a record for longer than an unfinished one lives."""
+    """Old: pending for longer than the queue takes, and not waiting for a rewriting; or without a record for longer
+    than an unfinished one lives.
+    """
 
     YOUNG = "young"
     OLD = "old"

@@ -198,6 +198,8 @@ def _is_whole(seen: Sighting, content: Content) -> bool:
 
 def _age(seen: Sighting, content: Content, standing: Standing, *, bounds: Bounds) -> Age:
     if content.state is RecordState.COMPLETED:
+        if seen.waits:
+            return Age.YOUNG
         return _older(content.completed_at_ms, than_ms=seen.now_ms - bounds.pending_ms)
     open_since = standing.started_at if standing.run is not None and standing.run.outcome is None else None
     if open_since is None:
