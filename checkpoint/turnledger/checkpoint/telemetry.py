@@ -1,14 +1,13 @@
 """OpenTelemetry, where a process uses it: spans around what turns wait for, and the sizes of prompts.
 
-A process that has not imported OpenTelemetry has configured none of it: then nothing here imports it either, and
-nothing is measured. Names and numbers are told, never content; of an error its type alone.
+A process that has not imported a part of OpenTelemetry has configured none of it: then nothing here imports it either,
+and nothing is measured. Names and numbers are told, never content; of an error its type alone.
 """
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, Literal
 
 Attribute = str | int
@@ -22,24 +21,18 @@ PROMPT_SIZES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 24_000, 32_000, 64_000,
 
 def span(name: str, **attributes: Attribute) -> AbstractContextManager[Note]:
     """A span `turnledger.{name}` around a block; what it gives adds attributes, each as `turnledger.{attribute}`."""
-    return _span(name, attributes) if _is_used() else nullcontext(_ignore)
+    return _span(name, attributes) if _is_used("trace") else nullcontext(_ignore)
 
 
 def measure_prompt(size_bytes: int, *, part: Part, occasion: str, agent: str) -> None:
     """One value of the histogram `prompt.size`."""
-    if _is_used():
+    if _is_used("metrics"):
         attributes = _named({"part": part, "occasion": occasion, "agent": agent})
         _prompt_size().record(size_bytes, attributes)
 
 
-def _is_used() -> bool:
-    return "opentelemetry" in sys.modules and _is_installed()
-
-
-@cache
-def _is_installed() -> bool:
-    """The name belongs to many packages; the API is one of them."""
-    return all(find_spec(f"opentelemetry.{part}") for part in ("trace", "metrics"))
+def _is_used(part: Literal["trace", "metrics"]) -> bool:
+    return f"opentelemetry.{part}" in sys.modules
 
 
 @contextmanager
