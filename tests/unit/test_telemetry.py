@@ -5,15 +5,22 @@ import sys
 
 UNUSED = """
 import sys
-import redis, rq  # what they import is theirs
-before = set(sys.modules)
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("opentelemetry"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Hidden())
+import redis, rq  # the client imports it where it is there
+del sys.meta_path[0]
 import turnledger.checkpoint
 import turnledger.workers.jobs
 from turnledger.checkpoint.telemetry import measure_prompt, span
 with span("start", turn_id="t1") as note:
     note(turns=1)
 measure_prompt(10, part="block", occasion="start", agent="lead")
-assert not [name for name in sys.modules if name.startswith("opentelemetry") and name not in before]
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
 NOT_THE_API = """
 import sys, types
