@@ -13,7 +13,7 @@ def next_block(database: Database, *, ledger: LedgerName, view: LedgerView) -> s
     Raises:
         StoreUnavailable, StoreBusy, StoreMisconfigured: Postgres could not be read.
     """
-    if not ledger.recorded:
+    if not ledger.recorded or not database.config.current().enabled:
         return ""
     request = checked_request(
         agent=ledger.agent,

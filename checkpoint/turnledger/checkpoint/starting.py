@@ -42,13 +42,19 @@ Fields = dict[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """One call of `Turns.start`, checked."""
+    """One call of `Turns.start`, checked. `enabled`: the feature was on when it came."""
 
     turn_id: str
     ledger: LedgerName
     work_key: str
     triggered_by: str
     messages: tuple[Message, ...]
+    enabled: bool = True
+
+    @property
+    def recorded(self) -> bool:
+        """Whether anything of the turn goes to Postgres; decided here and kept on its record to its end."""
+        return self.enabled and self.ledger.recorded
 
 
 def checked_request(
@@ -59,6 +65,7 @@ def checked_request(
     work_key: str,
     messages: Sequence[Message],
     turn_id: str | None,
+    enabled: bool = True,
 ) -> StartRequest:
     """The request, or the refusal of the first thing that is wrong with it.
 
@@ -76,6 +83,7 @@ def checked_request(
         work_key=check_work_key(work_key),
         triggered_by=triggered_by,
         messages=tuple(messages),
+        enabled=enabled,
     )
 
 
@@ -267,7 +275,7 @@ def block_of(database: Database, view: LedgerView, beginning: Beginning) -> str:
 
 
 def unrecorded_fields(request: StartRequest, view: LedgerView) -> Fields:
-    """The first fields of a turn that has no conversation: no history before it, none after it."""
+    """The first fields of a turn that is not recorded: no history before it, none after it."""
     cursor = Cursor(None, 0, -1, None)
     return {**_common_fields(request, view), "recorded": "0", "cursor": cursor.encode(), "earlier": "",
             "handled": "[]"}  # fmt: skip

@@ -170,7 +170,7 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
         fields={"outcome": "completed" if own else "duplicate", "first": "" if own else first},
         operation=new_token(),
     )
-    if own:
+    if own or not record.recorded:
         return
     try:
         _write_duplicate(database, record, first=first, now=time_text(ended_at_ms))

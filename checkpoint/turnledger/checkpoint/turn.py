@@ -19,6 +19,7 @@ from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
 from turnledger.checkpoint.replacing import (
+    NO_HISTORY,
     ReplaceableHistory,
     end_child_ledger,
     history_to_replace,
@@ -241,12 +242,12 @@ class Turn:
     def record(self, *events: EventRow) -> AppendResult | None:
         """Write events of this turn into the ledger's log at once; each lands once, by its key.
 
-        Make them with `turnledger.store.activity`. None where the conversation is not recorded.
+        Make them with `turnledger.store.activity`. None where the turn is not recorded.
 
         Raises:
             StoreUnavailable, StoreBusy: nothing was written; a repeat is safe.
         """
-        if not self.ledger.recorded:
+        if not self._record.recorded:
             return None
         create_ledgers(self._database, [self.ledger])
         with bound_contextvars(**self._names), self._database.transaction() as connection:
@@ -341,13 +342,13 @@ class Turn:
     def history(self) -> list[Step]:
         """The replayable model history of the ledger, oldest first: committed steps, then those on their way.
 
-        Read when asked for; steps of this turn are not in it while it runs.
+        Read when asked for; steps of this turn are not in it while it runs. Empty where the turn is not recorded.
 
         Raises:
             UnsupportedEvent, CorruptData: a stored step cannot be read; names it.
             CheckpointUnavailable, StoreUnavailable, StoreBusy: try again.
         """
-        if not self.ledger.recorded:
+        if not self._record.recorded:
             return []
         view = self._records.look(self.ledger, turn_id=self.turn_id)
         uncommitted = [turn for turn in view.uncommitted if turn.turn_id != self.turn_id]
@@ -365,12 +366,14 @@ class Turn:
     def history_to_replace(self) -> ReplaceableHistory:
         """The ledger's history, to compute a replacement from; what was pending is committed first.
 
-        Steps of this turn are not in it: `turn.steps` has them.
+        Steps of this turn are not in it: `turn.steps` has them. Empty where the turn is not recorded.
 
         Raises:
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
             StoreRefused, CorruptData: a pending turn cannot be stored; a worker will set it aside.
         """
+        if not self._record.recorded:
+            return NO_HISTORY
         return history_to_replace(self._records, self._database, ledger=self.ledger)
 
     def compact(
@@ -380,7 +383,8 @@ class Turn:
 
         The replacement stands for `history` and for the first `covers` of `turn.steps` (None: all of them). Those
         become rows of the old version and leave `turn.steps`; their calls still count in the entry. What others
-        complete meanwhile follows the replacement. The bootstrap is dropped: it belonged to the old history.
+        complete meanwhile follows the replacement. The bootstrap is dropped: it belonged to the old history. A turn
+        that is not recorded has no history to replace: nothing happens, and `turn.steps` stay whole.
 
         Raises:
             StaleHistory: history was replaced meanwhile, or the turn taken over; read it again. Nothing was written.
@@ -405,7 +409,8 @@ class Turn:
     def open_child(self, agent: str, *, steps: Sequence[Step], model: str, call_id: str | None = None) -> LedgerName:
         """Hand work to another agent: a ledger of its own that begins with these steps; start its turns there.
 
-        `call_id` is the call that hands over; every other call of this turn must have its result by now.
+        `call_id` is the call that hands over; every other call of this turn must have its result by now. Of a turn that
+        began while the feature was off it is a name and nothing else: the steps are the caller's to pass on.
 
         Raises:
             InvalidInput: a call is open, or the steps are refused; nothing was written.
@@ -415,6 +420,8 @@ class Turn:
         if others:
             raise InvalidInput(f"calls {', '.join(map(repr, others))} have no result yet; save them first")
         child = new_child(agent)
+        if self._began_switched_off:
+            return child
         open_child_ledger(self._database, self._record, child=child, steps=steps, model=model)
         return child
 
@@ -426,6 +433,8 @@ class Turn:
             StoreUnavailable, StoreBusy: try again.
         """
         check_label(outcome, where="outcome")
+        if self._began_switched_off:
+            return
         end_child_ledger(self._database, self._record, child=child, outcome=outcome)
 
     def wait(self, *, timeout_s: float = 30.0) -> None:
@@ -468,6 +477,9 @@ class Turn:
         profile: str | None,
     ) -> None:
         covered = self._covered_after(covers)
+        if not self._record.recorded:
+            log.info("nothing_to_replace", turn_id=self.turn_id)
+            return
         self._session.save(self._held.wire, fields={})
         replacement = Replacement(
             turn_id=self.turn_id,
@@ -482,6 +494,10 @@ class Turn:
         cursor = replace_in_postgres(self._database, replacement, record=self._record)
         self._advance(replace(cursor, pending=self.cursor.pending), covered=covered)
         mark_others(self._records, ledger=self.ledger, version=cursor.history_version, by=self.turn_id)
+
+    @property
+    def _began_switched_off(self) -> bool:
+        return self.ledger.recorded and not self._record.recorded
 
     def _covered_after(self, covers: int | None) -> int:
         most = len(self._held) - self._record.covered

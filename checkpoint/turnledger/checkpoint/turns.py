@@ -141,6 +141,7 @@ class Turns:
             work_key=work_key,
             messages=messages,
             turn_id=turn_id,
+            enabled=self._database.config.current().enabled,
         )
         told = names(request.turn_id, request.ledger)
         with bound_contextvars(**told), span("start", **told):
@@ -149,7 +150,8 @@ class Turns:
         return turn
 
     def _start(self, request: StartRequest) -> Turn:
-        self._check_revision()
+        if request.enabled:  # off, a start wants nothing of Postgres, whatever is wrong with it
+            self._check_revision()
         self._replay_spool()
         try:
             view = self._records.look(request.ledger, turn_id=request.turn_id)
@@ -266,7 +268,7 @@ class Turns:
             log.warning("spool_not_replayed", reason=str(error))
 
     def _begin(self, request: StartRequest, view: LedgerView) -> _Begun:
-        if not request.ledger.recorded:
+        if not request.recorded:
             return _Begun(unrecorded_fields(request, view))
         try:
             beginning = begin(self._database, request, view)
@@ -359,7 +361,7 @@ class Turns:
         try:
             completions = self._records.open(claim, ledger=request.ledger, work_key=request.work_key, fields=fields)
         except AlreadyRunning as error:
-            if request.ledger.recorded and error.turn_id != request.turn_id:
+            if request.recorded and error.turn_id != request.turn_id:
                 withdraw(self._database, request, view)
             raise
         except CheckpointUnavailable as error:
@@ -378,6 +380,8 @@ class Turns:
         """A turn of the ledger completed while this one started: if it did the same work, this one ends."""
         try:
             refuse_known_work(request, self._records.look(request.ledger, turn_id=request.turn_id))
+            if not request.recorded:
+                return
             refuse_answered(self._database, request)
         except AlreadyHandled:
             turn.abandon()
