@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -46,7 +47,7 @@ def in_postgres(stores: Stores) -> dict[str, int]:
     return {table: number for table, number in stores.written().items() if table != "redis"}
 
 
-def finished(node: Turns, text: str, **given: object) -> Turn:
+def finished(node: Turns, text: str, **given: Any) -> Turn:
     turn = begin(node, text, **given)
     turn.complete(reply=Replied(f"Answer to {text}"), steps=[user(text), assistant(f"Answer to {text}")])
     return turn
