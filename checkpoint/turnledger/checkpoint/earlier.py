@@ -63,7 +63,7 @@ def _stored(stored: StoredEntry) -> Entry | None:
     try:
         entry = decode_entry(stored.text, ordinal=stored.ordinal)
     except CorruptData as error:
-        log.warning("entry_unreadable", ordinal=stored.ordinal, reason=str(error))
+        log.warning("entry_unreadable", ordinal=stored.ordinal, where=error.where)
         return None
     return replace(entry, completed_at=time_text(stored.completed_at))
 
@@ -72,6 +72,6 @@ def _on_its_way(turn: PendingTurn) -> Entry | None:
     try:
         entry = with_names(decode_entry(turn.entry, ordinal=None))
     except CorruptData as error:
-        log.warning("entry_unreadable", turn_id=turn.turn_id, reason=str(error))
+        log.warning("entry_unreadable", turn_id=turn.turn_id, where=error.where)
         return None
     return replace(entry, completed_at=time_text(turn.completed_at_ms))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlalchemy import Connection
+from structlog.contextvars import bound_contextvars
 
 from turnledger.store.crash_points import crash_point
 from turnledger.store.database import copy_rows, run_statement
@@ -243,7 +244,8 @@ def _report_conflicts(
         head = heads[turn.ledger]
         again = [row for row in (*turn.before, *turn.events) if (head.ledger_id, row.key) in keys]
         if again:
-            report_conflicts(connection, head, again, turn_id=turn.turn_id)
+            with bound_contextvars(agent=turn.ledger.agent, conversation=turn.ledger.conversation):
+                report_conflicts(connection, head, again, turn_id=turn.turn_id)
 
 
 def _write_rest(
