@@ -49,7 +49,7 @@ demo: $(STAMP) ## see it work, a worker killed on the way included
 model: $(STAMP) ## the protocol explored exhaustively; ARGS="--bound larger" for more
 	$(BIN)/python -m tests.model $(ARGS)
 
-bench: $(STAMP) ## the measurements, as ratios against the bare limits
+bench: $(STAMP) ## the measurements, as ratios against the bare limits; ARGS="replay" for one
 	$(BIN)/python -m tests.bench $(ARGS)
 
 up: $(STAMP) ## a local stack in the foreground; its data is kept in .turnledger/

@@ -85,6 +85,16 @@ def print_report(console: Console, report: Report) -> None:
     console.print()
 
 
+def print_verdict(console: Console, reports: Iterable[Report]) -> None:
+    """How many of the goals are met, and which are not."""
+    judged = [(report, result) for report in reports for result in report.results if result.met is not None]
+    missed = [(report, result) for report, result in judged if not result.met]
+    console.print(f"{len(judged) - len(missed)} of {len(judged)} goals met", highlight=False)
+    for report, result in missed:
+        line = f"missed: {report.title}: {result.name} against {result.peer}: {result.ratio:.2f}, goal {result.goal}"
+        console.print(Text(line, style="bold red"))
+
+
 def write_results(reports: Iterable[Report], *, path: Path = LATEST) -> None:
     """Replace the file by a list of `{name, value, unit, against, ratio, goal, met}`."""
     rows = [result.as_json() for report in reports for result in report.results]

@@ -64,7 +64,7 @@ class _Side(Protocol):
 class _Ours:
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._step = _step()
+        self._step = sample_step()
 
     def save(self) -> None:
         self._turn.save(steps=[self._step])
@@ -78,7 +78,7 @@ class _Bare:
         self._turn_id = sample.turn_id
         self._record = f"{{bare}}ledger:turn:{sample.turn_id}"
         self._steps = f"{self._record}:steps"
-        self._step = encode_step(_step())
+        self._step = encode_step(sample_step())
         self._revision = 0
 
     def save(self) -> None:
@@ -102,7 +102,8 @@ class _Bare:
         }
 
 
-def _step() -> Step:
+def sample_step() -> Step:
+    """An assistant's answer of `STEP_BYTES` characters."""
     return openai_step({"role": "assistant", "content": (_TEXT * 20)[:STEP_BYTES]})
 
 
