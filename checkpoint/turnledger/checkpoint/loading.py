@@ -7,6 +7,7 @@ from turnledger.checkpoint.records import Records
 from turnledger.store import CorruptData
 from turnledger.store.commit import CompletedTurn
 from turnledger.store.entry import decode_entry, encode_entry
+from turnledger.store.errors import without_content
 from turnledger.store.events import decode_rows
 from turnledger.store.fitting import with_names
 from turnledger.store.times import time_text
@@ -51,7 +52,8 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             events=decode_rows(fields["events"]),
         )
     except (ValueError, TypeError, CorruptData) as error:
-        raise CorruptData(f"the record of turn {turn_id} cannot be read: {error}", where=turn_id) from None
+        reason = without_content(error)
+        raise CorruptData(f"the record of turn {turn_id} cannot be read: {reason}", where=turn_id) from None
 
 
 def _kept(steps: Sequence[str], *, number: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from turnledger.store import CorruptData, LedgerName
 from turnledger.store.commit import CompletedTurn
+from turnledger.store.errors import without_content
 from turnledger.store.events import EventRow
 from turnledger.store.json_text import decode_json, encode_json
 
@@ -79,7 +80,8 @@ def _decode(path: Path) -> SpooledTurn:
         turn = CompletedTurn(**{**members, **rows, "ledger": ledger, "steps": tuple(members["steps"])})
         return SpooledTurn(path, turn, built_on)
     except (ValueError, TypeError, KeyError) as error:
-        raise CorruptData(f"the spool file {path} cannot be read: {error}", where=str(path)) from None
+        reason = without_content(error)
+        raise CorruptData(f"the spool file {path} cannot be read: {reason}", where=str(path)) from None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -98,6 +98,6 @@ def _is_older(turn_id: str, fields: Mapping[str, str], *, version: int) -> bool:
         cursor = Cursor.decode(fields["cursor"])
         marked = int(fields["replaced_by"] or 0)
     except UNREADABLE as error:
-        log.warning("record_unreadable", turn_id=turn_id, reason=str(error))
+        log.warning("record_unreadable", turn_id=turn_id, reason=without_content(error))
         return False
     return cursor.ledger_id is not None and cursor.history_version < version and marked < version

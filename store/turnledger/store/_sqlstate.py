@@ -1,5 +1,7 @@
 """SQLSTATE and constraint name -> one of our errors: retry me, never retry, or stop the process."""
 
+import re
+
 import psycopg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -18,6 +20,7 @@ _UNAVAILABLE_CLASSES = {"08", "53", "57", "58"}  # connection, resources, operat
 _UNAVAILABLE = {"25006", "25P03"}  # a read-only standby, an idle transaction ended by the server
 _DATA_CLASSES = {"22", "54"}  # data exceptions, program limits
 _CONSTRAINT_CLASS = "23"
+_QUOTED = re.compile(': ".*', re.DOTALL)  # what Postgres says of data may end with the data
 _NO_TEXT = "22021"  # what Postgres itself says of such bytes
 
 # Postgres refuses a connection before the driver knows a SQLSTATE; the server's words are all there is.
@@ -52,7 +55,7 @@ def _by_sqlstate(error: psycopg.Error, sqlstate: str) -> TurnledgerError:
         return StoreUnavailable(f"Postgres cannot take this now ({sqlstate}): {message}")
     if sqlstate[:2] in _DATA_CLASSES or (sqlstate[:2] == _CONSTRAINT_CLASS and constraint):
         return StoreRefused(
-            f"Postgres refused the data ({sqlstate}): {message}", sqlstate=sqlstate, constraint=constraint
+            f"Postgres refused the data ({sqlstate}): {_QUOTED.sub('', message)}", sqlstate=sqlstate, constraint=constraint
         )
     return StoreMisconfigured(f"Postgres is not as this version needs it ({sqlstate}): {message}")
 

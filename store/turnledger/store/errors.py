@@ -79,5 +79,10 @@ class SchemaMismatch(StoreMisconfigured):
     found: str | None = None
 
 
+def without_content(error: Exception) -> str:
+    """What may be told of an error: our own words, and of any other its type, since its words may quote what it met."""
+    return str(error) if isinstance(error, TurnledgerError) else type(error).__name__
+
+
 def _default_message(kind: type[TurnledgerError]) -> str:
     return (kind.__doc__ or kind.__name__).strip().splitlines()[0]

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from turnledger.store.errors import CorruptData, InvalidInput
+from turnledger.store.errors import CorruptData, InvalidInput, without_content
 from turnledger.store.json_text import (
     decode_json,
     decode_jsonb,
@@ -224,7 +224,7 @@ def _step(payload: Any, *, arguments: list[str], content: str) -> Step:
 
 
 def _reason(error: Exception) -> str:
-    return f"member {error} is missing" if isinstance(error, KeyError) else str(error)
+    return f"member {error} is missing" if isinstance(error, KeyError) else without_content(error)
 
 
 def _check_role(role: object, where: str) -> None:
