@@ -18,6 +18,7 @@ from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.repairs import HELPERS
 from turnledger.checkpoint.scripting import flat, load_script
 from turnledger.store import InvalidInput, LedgerName
+from turnledger.store.errors import without_content
 
 log = structlog.get_logger(__name__)
 

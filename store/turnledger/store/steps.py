@@ -167,7 +167,7 @@ def decode_stored(payload: Any, content: str) -> Step:
 
 def _require_text(value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError("its role or its content is no text")
+        raise InvalidInput("its role or its content is no text")
 
 
 def _payload(step: Step) -> dict[str, object]:
