@@ -54,9 +54,8 @@ def _by_sqlstate(error: psycopg.Error, sqlstate: str) -> TurnledgerError:
     if sqlstate in _UNAVAILABLE or sqlstate[:2] in _UNAVAILABLE_CLASSES:
         return StoreUnavailable(f"Postgres cannot take this now ({sqlstate}): {message}")
     if sqlstate[:2] in _DATA_CLASSES or (sqlstate[:2] == _CONSTRAINT_CLASS and constraint):
-        return StoreRefused(
-            f"Postgres refused the data ({sqlstate}): {_QUOTED.sub('', message)}", sqlstate=sqlstate, constraint=constraint
-        )
+        told = _QUOTED.sub("", message)
+        return StoreRefused(f"Postgres refused the data ({sqlstate}): {told}", sqlstate=sqlstate, constraint=constraint)
     return StoreMisconfigured(f"Postgres is not as this version needs it ({sqlstate}): {message}")
 
 
