@@ -162,7 +162,7 @@ def wide_arguments() -> str:
 
 
 def argument_types() -> str:
-    values = {
+    values: dict[str, Any] = {
         "z": None,
         "y": True,
         "x": 1,
