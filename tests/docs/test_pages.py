@@ -10,6 +10,7 @@ from turnledger.checkpoint import CheckpointSettings
 from turnledger.store import StoreSettings
 from turnledger.store.crash_points import CRASH_POINTS
 from turnledger.workers.cli.logs import LogSettings
+from turnledger.workers.rewriting import RewriteSettings
 from turnledger.workers.settings import WorkerSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -18,6 +19,7 @@ KINDS: dict[str, type[BaseSettings]] = {
     "Postgres": StoreSettings,
     "Redis": CheckpointSettings,
     "Workers and clock": WorkerSettings,
+    "The rewriter": RewriteSettings,
     "Logs of the command line": LogSettings,
 }
 

@@ -17,6 +17,12 @@ class CommitPostponed(TurnledgerError):
     retry: ClassVar[bool] = True
 
 
+class RewritingPostponed(TurnledgerError):
+    """The rewriting of a turn goes back to its queue."""
+
+    retry: ClassVar[bool] = True
+
+
 class ForbiddenFunction(TurnledgerError):
     """The job names a function that this worker does not run."""
 

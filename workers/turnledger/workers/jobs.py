@@ -3,16 +3,22 @@
 import os
 from functools import lru_cache
 
+import structlog
 from rq import Retry, get_current_job
 from rq.executions import Execution
 
-from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.records import Records
-from turnledger.store import Database, StoreSettings, read_settings
+from turnledger.store import Database, InvalidInput, StoreSettings, read_settings
 from turnledger.workers.committer import Committer
-from turnledger.workers.errors import CommitPostponed, TurnRejected
+from turnledger.workers.errors import CommitPostponed, RewritingPostponed, TurnRejected
+from turnledger.workers.rewriting import Fitter, OpenAIRewriter, RewriteSettings, configured_settings
 from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.upkeep import stop_requested
 
+log = structlog.get_logger(__name__)
+
+FIT_TRIES = 10  # how often a job of rewriting may go back: by then the turn's time is up
 ENDLESS = 1_000_000_000  # how often a job may go back to the queue: a completed turn is never given up
 
 
@@ -31,6 +37,46 @@ def persist_turn(turn_id: str) -> Retry | None:
         _forbid_retries()
         raise
     return None
+
+
+def fit_turn(turn_id: str) -> Retry | None:
+    """Have this turn's over-long pieces rewritten, and queue its commit; see `Fitter.fit`.
+
+    Trouble with Redis puts the job back, a few times: the turn does not wait for it longer than its time.
+    """
+    _forget_dead_executions()
+    try:
+        process_fitter().fit(turn_id)
+    except (RewritingPostponed, CheckpointUnavailable) as error:
+        log.warning("rewriting_postponed", turn_id=turn_id, reason=str(error))
+        return Retry(max=FIT_TRIES)
+    return None
+
+
+def process_fitter() -> Fitter:
+    """The fitter of this process: a work horse that was forked makes its own."""
+    return _fitter(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _fitter(process_id: int) -> Fitter:  # noqa: ARG001  # the process is the key
+    settings = _rewrite_settings()
+    return Fitter(
+        records=Records.from_settings(read_settings(CheckpointSettings)),
+        rewriter=OpenAIRewriter(settings).within if settings else None,
+        within_s=(settings or RewriteSettings()).rewrite_turn_s,
+        settings=read_settings(WorkerSettings),
+        stopped=stop_requested.is_set,
+    )
+
+
+def _rewrite_settings() -> RewriteSettings | None:
+    """Without usable settings a turn has names: it must not wait for somebody to correct them."""
+    try:
+        return configured_settings()
+    except InvalidInput as error:
+        log.error("rewriting_not_configured", reason=str(error))
+        return None
 
 
 def process_committer() -> Committer:

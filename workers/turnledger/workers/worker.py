@@ -21,9 +21,10 @@ from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.connection import connection_options, translated
-from turnledger.checkpoint.queue import COMMIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION
+from turnledger.checkpoint.queue import COMMIT_FUNCTION, FIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION
 from turnledger.store import Database, InvalidInput, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.workers.errors import ForbiddenFunction
+from turnledger.workers.rewriting import read_rewrite_settings
 from turnledger.workers.safety import check_redis, check_rq_prefix
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.turn_queue import TurnQueue
@@ -31,7 +32,7 @@ from turnledger.workers.upkeep import stop_requested
 
 log = structlog.get_logger(__name__)
 
-ALLOWED_FUNCTIONS = frozenset({COMMIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION})
+ALLOWED_FUNCTIONS = frozenset({COMMIT_FUNCTION, FIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION})
 FATAL = (StoreMisconfigured, CheckpointMisconfigured)
 LOOK_S = 1  # how long one look for a job waits, and so how soon an idle worker stops
 
@@ -179,7 +180,7 @@ class TurnWorker(SimpleWorker):
 def run_worker(*, queue: str | None = None, burst: bool = False, name: str | None = None) -> int:
     """Work until SIGTERM or, with `burst`, until the queue is empty; returns the exit code.
 
-    The queue is that of the commits unless another one is named.
+    The queue is that of the commits unless another one is named; that of the rewritings needs an endpoint and a model.
 
     Raises:
         UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
@@ -187,6 +188,8 @@ def run_worker(*, queue: str | None = None, burst: bool = False, name: str | Non
         CheckpointUnavailable: also when Redis goes away in the middle of a job; nothing is lost.
     """
     checkpoint, settings = read_settings(CheckpointSettings), read_settings(WorkerSettings)
+    if queue == checkpoint.rewrite_queue:
+        read_rewrite_settings()
     check_rq_prefix(checkpoint)
     database = Database(read_settings(StoreSettings))
     check_revision(database)

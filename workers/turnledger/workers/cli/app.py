@@ -124,15 +124,21 @@ def worker(
     *,
     processes: Annotated[int, typer.Option(min=1, help="More than one are kept alive by this one.")] = 1,
     burst: Annotated[bool, typer.Option("--burst", help="End when the queue is empty.")] = False,
+    queue: Annotated[
+        str | None, typer.Option(help="The queue to work off: commits, or rewrites where a model condenses payloads.")
+    ] = None,
     parent: Parent = 0,
     log: Log = None,
 ) -> None:
-    """Commit completed turns to Postgres. SIGTERM finishes the turns in hand and ends with 0."""
+    """Commit completed turns to Postgres. SIGTERM finishes the turns in hand and ends with 0.
+
+    With `--queue rewrites` it has over-long tool arguments and errors condensed, before their turns are committed.
+    """
     from turnledger.workers.cli.processes import be_a_child, work
 
     be_a_child(parent=parent, log=log)
     use_servers()
-    raise typer.Exit(work(processes=processes, until="empty" if burst else "stopped"))
+    raise typer.Exit(work(processes=processes, until="empty" if burst else "stopped", queue=queue))
 
 
 @app.command(epilog="Example: turnledger clock", rich_help_panel="In a deployment")

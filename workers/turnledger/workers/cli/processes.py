@@ -9,13 +9,14 @@ from types import FrameType
 from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
-from turnledger.store import check_revision, read_settings
+from turnledger.store import InvalidInput, check_revision, read_settings
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.logs import send_errors_into
 from turnledger.workers.cli.servers import the_database, the_records
 from turnledger.workers.cli.stopping import end_with, on_stop
 from turnledger.workers.clock import Clock
 from turnledger.workers.committer import Committer
+from turnledger.workers.rewriting import read_rewrite_settings
 from turnledger.workers.safety import check_redis, check_rq_prefix
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.supervisor import Supervisor
@@ -37,21 +38,51 @@ def be_a_child(*, parent: int, log: Path | None) -> None:
     end_with(parent)
 
 
-def work(*, processes: int, until: Until) -> int:
+def worker_command(queue: str) -> list[str]:
+    """`turnledger worker` on this queue, as a child of this process."""
+    return [*child_command("worker"), "--queue", queue]
+
+
+def work(*, processes: int, until: Until, queue: str | None) -> int:
     """Run one worker in this process, or several as its children; returns the exit code.
+
+    The queue is that of the commits unless another one is named.
 
     Raises:
         UnsafeRedis, SchemaMismatch, CheckpointMisconfigured, StoreUnavailable, CheckpointUnavailable, InvalidInput:
             nothing was started.
     """
+    name = _known_queue(queue)
     if processes == 1:
-        return run_worker(burst=until == "empty")
+        return run_worker(queue=name, burst=until == "empty")
     check_servers()
     if until == "empty":
-        return _drain([[*child_command("worker"), "--burst"]] * processes)
-    supervisor = Supervisor([child_command("worker")] * processes, settings=read_settings(WorkerSettings))
+        return _drain([[*worker_command(name), "--burst"]] * processes)
+    supervisor = Supervisor([worker_command(name)] * processes, settings=read_settings(WorkerSettings))
     on_stop(supervisor.stop)
     return supervisor.run()
+
+
+def rewriting_is_on() -> bool:
+    """Whether turns of this deployment are rewritten.
+
+    Raises:
+        InvalidInput: they are to be, and nothing says by which model; names the variable.
+    """
+    if read_settings(CheckpointSettings).rewriting == "off":
+        return False
+    read_rewrite_settings()
+    return True
+
+
+def _known_queue(queue: str | None) -> str:
+    settings = read_settings(CheckpointSettings)
+    known = (settings.commit_queue, settings.rewrite_queue, settings.upkeep_queue)
+    if queue is not None and queue not in known:
+        raise InvalidInput(f"nothing is ever put on the queue {queue!r}; name one of {', '.join(known)}")
+    if queue == settings.rewrite_queue:
+        read_rewrite_settings()
+    return queue or settings.commit_queue
 
 
 def tick() -> None:

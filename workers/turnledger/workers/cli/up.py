@@ -5,10 +5,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from turnledger.checkpoint import CheckpointSettings
 from turnledger.store import TurnledgerError, read_settings
 from turnledger.workers.cli.exits import NEEDS_A_PERSON
 from turnledger.workers.cli.output import complain, console, many
-from turnledger.workers.cli.processes import check_servers, child_command
+from turnledger.workers.cli.processes import check_servers, child_command, rewriting_is_on, worker_command
 from turnledger.workers.cli.servers import environment, migrate_here, urls
 from turnledger.workers.cli.stopping import on_stop, unwind_on_stop
 from turnledger.workers.embedded import EmbeddedServers, embedded_servers, running_servers
@@ -36,6 +37,7 @@ def run_up(folder: Path, *, workers: int) -> int:
     with embedded_servers(folder) as servers, environment(urls(servers)):
         migrate_here()
         check_servers()
+        rewriting_is_on()
         _introduce(screen, servers, folder=folder, workers=workers)
         code = _supervise(screen, servers, workers=workers)
     screen.print("Stopped.")
@@ -69,10 +71,10 @@ Commands of turnledger that run in this folder find it. For everything else:
 def _supervise(screen: Console, servers: EmbeddedServers, *, workers: int) -> int:
     """Keep the processes alive until a signal, or until a server is gone; then end them."""
     stopped = threading.Event()
-    supervisor = Supervisor(
-        [*[child_command("worker")] * workers, child_command("upkeep"), child_command("clock")],
-        settings=read_settings(WorkerSettings),
-    )
+    commands = [*[child_command("worker")] * workers, child_command("upkeep"), child_command("clock")]
+    if rewriting_is_on():
+        commands.append(worker_command(read_settings(CheckpointSettings).rewrite_queue))
+    supervisor = Supervisor(commands, settings=read_settings(WorkerSettings))
     on_stop(lambda *_: stopped.set())
     while not stopped.wait(POLL_S):
         supervisor.tend()

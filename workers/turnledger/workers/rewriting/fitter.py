@@ -1,0 +1,161 @@
+"""The job of one turn: accounts in place of its over-long pieces, or names, and then its commit is queued.
+
+Nothing here holds a transaction. Whatever goes wrong, a piece has a name; whatever becomes of the process, the turn is
+committed once its time is up.
+"""
+
+import random
+import time
+from collections.abc import Callable
+
+import structlog
+
+from turnledger.checkpoint import CheckpointUnavailable
+from turnledger.checkpoint.budgets import Budgets
+from turnledger.checkpoint.fittings import Fittings, Unfitted
+from turnledger.checkpoint.records import Records, new_token
+from turnledger.store import CorruptData, TurnledgerError
+from turnledger.store.crash_points import crash_point
+from turnledger.store.entry import decode_entry, encode_entry
+from turnledger.store.fitting import (
+    ACCOUNT_BYTES,
+    PieceKind,
+    condensed,
+    name_payload,
+    with_stand_ins,
+)
+from turnledger.store.rewriting import Rewriter, Rewriting
+from turnledger.workers.backoff import pauses
+from turnledger.workers.errors import RewritingPostponed
+from turnledger.workers.rewriting.time_left import TimeLeft
+from turnledger.workers.settings import WorkerSettings
+
+log = structlog.get_logger(__name__)
+
+STORE_S = 5.0  # kept of a turn's time for storing what came of it
+QUESTIONS: dict[PieceKind, str] = {
+    "argument": "what does this argument of a tool call say, and what is it for?",
+    "error": "what went wrong, and what does the error say to do about it?",
+}
+RewriterFor = Callable[[TimeLeft], Rewriter]
+
+
+class Fitter:
+    """Fits turns of one Redis; one per process. Without a rewriter every piece has a name."""
+
+    def __init__(
+        self,
+        *,
+        records: Records,
+        rewriter: RewriterFor | None,
+        within_s: float,
+        settings: WorkerSettings,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._fittings = Fittings(records)
+        self._budgets = Budgets(records)
+        self._rewriter = rewriter
+        self._within_s = within_s
+        self._settings = settings
+        self._stopped = stopped
+
+    def fit(self, turn_id: str) -> None:
+        """Return once the turn's commit is queued, or the turn needs nothing from us any more.
+
+        Raises:
+            RewritingPostponed: this process is to stop; another one may go on.
+            CheckpointUnavailable: Redis did not take the result in time; once the turn's own time is up, it has names.
+        """
+        began = self._fittings.begin(turn_id, within_s=self._within_s)
+        crash_point("fit.begun")
+        if began is None:
+            return
+        left = TimeLeft(began.left_s - STORE_S, stopped=self._stopped)
+        pieces = _Pieces(began.ledger.agent, self._budgets, self._rewriter and self._rewriter(left), left=left)
+        entry = self._fitted(turn_id, began, pieces=pieces)
+        crash_point("fit.rewritten")
+        if left.was_stopped and pieces.named:
+            raise RewritingPostponed(f"the rewriting of turn {turn_id} goes back to its queue: this worker stops")
+        self._end(turn_id, entry)
+        crash_point("fit.stored")
+        log.info(
+            "turn_rewritten",
+            turn_id=turn_id,
+            agent=began.ledger.agent,
+            conversation=began.ledger.conversation,
+            condensed=pieces.condensed,
+            named=pieces.named,
+            tokens=pieces.tokens,
+        )
+
+    def _fitted(self, turn_id: str, began: Unfitted, *, pieces: "_Pieces") -> str:
+        """The fitted entry; '' where it cannot be made, and the commit deals with the entry as it is."""
+        try:
+            entry = decode_entry(began.entry, ordinal=None)
+            return encode_entry(with_stand_ins(entry, stand_in=pieces.stand_in))
+        except CorruptData as error:
+            log.error("entry_not_rewritten", turn_id=turn_id, reason=str(error))
+            return ""
+
+    def _end(self, turn_id: str, entry: str) -> None:
+        deadline = time.monotonic() + self._settings.transient_wait_s
+        waits = pauses(
+            first_s=self._settings.first_pause_s,
+            longest_s=self._settings.longest_pause_s,
+            random_source=random.Random(),  # noqa: S311  # spreads retries, hides nothing
+        )
+        while True:
+            try:
+                self._fittings.end(turn_id, fitted="done" if entry else "names", entry=entry)
+            except CheckpointUnavailable as error:
+                pause_s = next(waits)
+                if time.monotonic() + pause_s > deadline or self._stopped():
+                    raise
+                log.warning("fitting_waits", turn_id=turn_id, pause_s=round(pause_s, 2), reason=str(error))
+                time.sleep(pause_s)
+            else:
+                return
+
+
+class _Pieces:
+    """What stands for the pieces of one turn, and what that came to."""
+
+    def __init__(self, agent: str, budgets: Budgets, rewriter: Rewriter | None, *, left: TimeLeft) -> None:
+        self._agent = agent
+        self._budgets = budgets
+        self._rewriter = rewriter
+        self._left = left
+        self.condensed = 0
+        self.named = 0
+        self.tokens = 0
+
+    def stand_in(self, text: str, kind: PieceKind) -> str:
+        """An account of the piece, or its name."""
+        account = condensed(self._account(text, kind))
+        if account is None:
+            self.named += 1
+            return name_payload(text)
+        self.condensed += 1
+        return account
+
+    def _account(self, text: str, kind: PieceKind) -> str | None:
+        rewriter = self._rewriter
+        if rewriter is None or self._left.seconds() <= 0 or not self._budgets.has_room(self._agent):
+            return None
+        try:
+            made = rewriter.rewrite(text, question=QUESTIONS[kind], budget_bytes=ACCOUNT_BYTES, agent=self._agent)
+        except Exception as error:  # noqa: BLE001  # a rewriter of the deployment's own may do anything
+            log.error("rewriter_failed", agent=self._agent, error=type(error).__name__)
+            return None
+        self._count(made)
+        return made.text
+
+    def _count(self, made: Rewriting) -> None:
+        """A model was called: that is spent, whatever it said."""
+        if made.tokens <= 0:
+            return
+        self.tokens += made.tokens
+        try:
+            self._budgets.spend(agent=self._agent, tokens=made.tokens, operation=new_token())
+        except TurnledgerError as error:
+            log.error("spending_not_counted", agent=self._agent, tokens=made.tokens, reason=str(error))
