@@ -19,7 +19,7 @@ from turnledger.workers.worker import rq_connection
 KILLS, WORKERS, BEHIND = 20, 2, 4
 POINTS = ("commit.taken", "commit.locked", "commit.read", "commit.written", "commit.committed")
 BOUND_S = 60.0
-LONGEST_PAUSE_S = 4.0  # between two kills: they meet the clock, which ticks every 15 s, at any moment
+SPREAD_S = 120.0  # two rounds of whole sweeps, eight ticks of the clock: the kills meet them at any moment
 GIVEN_UP_S = 3 * BOUND_S
 _SEED = 20_261_130
 _WORKER = "from tests.bench.mortal_worker import main; main()"
@@ -76,10 +76,11 @@ class _Killing:
 
     def all(self, pairs: Sequence[Pair]) -> list[_Kill]:
         """Kill, go on with the next, and wait for whatever is still to be recovered at the end."""
+        began = time.monotonic()
         for number in range(KILLS):
+            self._look_until(began + (number + self._chance.random()) * SPREAD_S / KILLS)
             self._wait_for_workers()
             self._kill(pairs[number::KILLS], at=POINTS[number % len(POINTS)])
-            self._look_for(self._chance.uniform(0, LONGEST_PAUSE_S))
         wait_until(self._all_recovered, seconds=GIVEN_UP_S)
         return self._kills
 
@@ -105,9 +106,8 @@ class _Killing:
 
         wait_until(all_listen, seconds=BOUND_S)
 
-    def _look_for(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+    def _look_until(self, moment: float) -> None:
+        while time.monotonic() < moment:
             self._all_recovered()
             time.sleep(0.01)
 
@@ -119,8 +119,9 @@ class _Killing:
 
 _HOW = (
     f"{KILLS} workers, two at a time, all at default settings, die by SIGKILL with a turn in hand, in turns at: "
-    f"{', '.join(point.removeprefix('commit.') for point in POINTS)} (what was done last). Beside them run clock and "
-    f"upkeep. Another worker is started at once, and up to {LONGEST_PAUSE_S:g} s after it listens the next one dies. "
-    f"Each time {1 + BEHIND} turns had just been completed, each of a ledger of its own: nothing that comes later "
-    "brings one along. Time runs from the death to the moment at which the record says committed."
+    f"{', '.join(point.removeprefix('commit.') for point in POINTS)} (what was done last), spread by chance over "
+    f"{SPREAD_S:g} s. Beside them run clock and upkeep; each dead worker is replaced at once. Each time {1 + BEHIND} "
+    "turns had just been completed, each of a ledger of its own: nothing that comes later brings one along. Time runs "
+    "from the death to the moment at which the record says committed. The clock takes over what is pending for 30 s, "
+    "and looks every 15 s; a whole sweep, every 60 s, may come before it."
 )

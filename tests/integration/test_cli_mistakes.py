@@ -27,8 +27,16 @@ def _line(processes: Processes, *arguments: str, environment: dict[str, str], co
     return line
 
 
-NEED_POSTGRES = [["status"], ["migrate"], ["show", "lead", "jira:POC-7"], ["worker"], ["clock"]]
-NEED_REDIS = [["status"], ["requeue", "t1"], ["worker"], ["worker", "--processes", "2"], ["clock"]]
+SHOW = ["show", "lead", "jira:POC-7"]
+NEED_POSTGRES = [["status"], ["migrate"], SHOW, [*SHOW, "--events"], ["show", "--turn", "t1"], ["worker"], ["clock"]]
+NEED_REDIS = [
+    ["status"],
+    ["show", "--turn", "t1"],
+    ["requeue", "t1"],
+    ["worker"],
+    ["worker", "--processes", "2"],
+    ["clock"],
+]
 NEED_SCHEMA = [["status"], ["show", "lead", "jira:POC-7"], ["worker"], ["worker", "--processes", "2"], ["clock"]]
 
 
@@ -90,12 +98,28 @@ def test_a_wrong_name(processes: Processes, urls: dict[str, str]) -> None:
 
 def test_no_such_ledger_and_no_such_turn(processes: Processes, urls: dict[str, str]) -> None:
     assert "there is no ledger" in _line(processes, "show", "lead", "jira:X", environment=urls, code=2)
+    assert "no ledger" in _line(processes, "show", "lead", "jira:X", "--events", environment=urls, code=2)
+    assert "no ledger" in _line(processes, "show", "lead", "jira:X", "--version", "0", environment=urls, code=2)
     assert "there is no turn" in _line(processes, "show", "--turn", "t1", environment=urls, code=2)
     assert "there is no turn" in _line(processes, "requeue", "t1", environment=urls, code=2)
 
 
 @pytest.mark.parametrize(
-    "arguments", [["show"], ["show", "lead"], ["replay"], ["nosuch"], ["worker", "--processes", "0"]]
+    "arguments",
+    [
+        ["show"],
+        ["show", "lead"],
+        ["show", "--turn", "t1", "--events"],
+        ["show", "--turn", "t1", "--version", "1"],
+        [*SHOW, "--turn", "t1"],
+        [*SHOW, "--events", "--version", "1"],
+        [*SHOW, "--before", "7"],
+        [*SHOW, "--events", "--last", "0"],
+        ["replay"],
+        ["nosuch"],
+        ["worker", "--processes", "0"],
+    ],
+    ids=" ".join,
 )
 def test_wrong_usage_shows_the_usage(processes: Processes, urls: dict[str, str], arguments: list[str]) -> None:
     process = processes.command(*arguments, environment=urls)
@@ -144,4 +168,5 @@ def test_a_wrong_password(processes: Processes, private_servers: EmbeddedServers
         "TURNLEDGER_DATABASE_URL": database_url,
         "TURNLEDGER_REDIS_URL": redis_url.replace("//", "//:wrong@"),
     }
-    assert "Redis refuses this user" in _line(processes, "worker", environment=environment, code=1)
+    for command in (["worker"], ["show", "--turn", "t1"]):
+        assert "Redis refuses this user" in _line(processes, *command, environment=environment, code=1)

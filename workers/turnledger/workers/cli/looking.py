@@ -11,7 +11,7 @@ from turnledger.checkpoint import CheckpointMisconfigured, CheckpointUnavailable
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.record import OpenTurn, PendingTurn, Record
 from turnledger.checkpoint.upkeep import UNREADABLE
-from turnledger.store import CorruptData, LedgerName, Step, check_revision
+from turnledger.store import CorruptData, LedgerName, Step, TurnledgerError, check_revision
 from turnledger.store.events import Event, read_event
 from turnledger.store.history import events, replay
 from turnledger.store.identity import check_turn_id
@@ -64,7 +64,7 @@ class _Recorded:
     refusal: str = ""
     steps: tuple[Step, ...] = ()
     trouble: str = ""
-    unavailable: CheckpointUnavailable | None = None
+    error: TurnledgerError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +120,15 @@ def look_at_turn(turn_id: str) -> TurnLook:
     Raises:
         InvalidInput: this is no turn id.
         NotThere: neither server knows it.
-        CheckpointUnavailable: Postgres does not know it, and Redis cannot be asked.
+        CheckpointUnavailable, CheckpointMisconfigured, CorruptData: Postgres does not know it, and Redis cannot tell.
     """
     look = _recorded(check_turn_id(turn_id))
     with snapshot() as connection:
         stored = _stored_turn(connection, turn_id)
     if stored is None and look.record is None and not look.trouble:
         raise NotThere(f"there is no turn {turn_id}, or no longer")
-    if stored is None and look.unavailable is not None:
-        raise look.unavailable
+    if stored is None and look.error is not None:
+        raise look.error
     return TurnLook(turn_id, stored, look.record, look.refusal, look.steps, look.trouble)
 
 
@@ -162,10 +162,8 @@ def _recorded(turn_id: str) -> _Recorded:
             return _Recorded(record, str(refusal or ""), tuple(decode_step(step) for step in steps))
     except TurnNotFound:
         return _Recorded()
-    except CheckpointUnavailable as error:
-        return _Recorded(trouble=str(error), unavailable=error)
-    except (CheckpointMisconfigured, CorruptData) as error:
-        return _Recorded(trouble=str(error))
+    except (CheckpointUnavailable, CheckpointMisconfigured, CorruptData) as error:
+        return _Recorded(trouble=str(error), error=error)
     except (*UNREADABLE, KeyError):
         return _Recorded(trouble="its record cannot be read; the next sweep of `turnledger upkeep` sets it aside")
 
