@@ -12,7 +12,7 @@ from turnledger.store import TurnledgerError
 from turnledger.workers.cli import exits
 from turnledger.workers.cli.logs import configure_logging
 from turnledger.workers.cli.output import Output, complain, tolerate_any_text
-from turnledger.workers.cli.servers import DATABASE_URL, UP_FOLDER, use_servers
+from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL, UP_FOLDER, use_servers
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items()) + "."
 
@@ -297,6 +297,30 @@ def recover(
 
     use_servers()
     run_recover(also_pending=drain, output=_output(as_json=as_json))
+
+
+@app.command(
+    epilog="Examples: turnledger budget · turnledger budget --agent lead --tokens 100000"
+    " · turnledger budget --deployment --tokens unlimited",
+    rich_help_panel="In a deployment",
+)
+def budget(
+    *,
+    agent: Annotated[str | None, typer.Option(help="Set this agent's budget.")] = None,
+    deployment: Annotated[bool, typer.Option("--deployment", help="Set the budget of the whole deployment.")] = False,
+    tokens: Annotated[str | None, typer.Option(help="Tokens a window, or unlimited; 0 asks no model.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show, or set, how many tokens a window (a day) may be spent on condensing payloads. In force at once."""
+    from turnledger.workers.cli.budget import set_budget, show_budgets
+
+    if (agent is not None) + deployment > 1 or (tokens is None) != (agent is None and not deployment):
+        raise typer.BadParameter("to set a budget, give --tokens and either --agent NAME or --deployment")
+    use_servers(REDIS_URL)
+    if tokens is None:
+        show_budgets(output=_output(as_json=as_json))
+    else:
+        set_budget(tokens, agent=agent, output=_output(as_json=as_json))
 
 
 @app.command(hidden=True)
