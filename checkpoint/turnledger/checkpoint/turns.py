@@ -7,6 +7,7 @@ from typing import NamedTuple
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.direct import DirectCommits
 from turnledger.checkpoint.errors import (
     AlreadyHandled,
@@ -96,6 +97,7 @@ class Turns:
         self._records = records
         self._database = database
         self._checked_revision = False
+        self._budgets = Budgets(records)
 
     @classmethod
     def from_settings(
@@ -244,6 +246,11 @@ class Turns:
             TurnNotFound, TurnEnded, AlreadyHandled: there is nothing to abandon.
         """
         self._resume(check_turn_id(turn_id)).abandon()
+
+    @property
+    def budgets(self) -> Budgets:
+        """The token budgets of this deployment; an engine counts its own spending with `budgets.spend`."""
+        return self._budgets
 
     def close(self) -> None:
         """Stop the lease thread and close the connections of this process."""
