@@ -1,22 +1,27 @@
 """What the documentation shows is run as it stands, page by page.
 
 Blocks marked ```python are executed in the order of the page and share their names; ```python no-run is only
-compiled. In ```console blocks, each `$ turnledger ...` must name an existing command with existing options.
+compiled. A block marked ```text output must be what the python block before it has printed, but for the times in
+it. In ```console blocks, each `$ turnledger ...` must name an existing command with existing options.
 """
 
+import io
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+import structlog
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
 _BLOCK = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _COMMAND = re.compile(r"^\$ turnledger(?P<words> .*)?$", re.MULTILINE)
 
 
@@ -44,6 +49,15 @@ def _pages_with(*kinds: str) -> list[Path]:
     return [page for page in PAGES if any(_blocks(page, *kinds))]
 
 
+@pytest.fixture
+def _logs_beside_the_output() -> Iterator[None]:
+    """As an engine has them; what an example prints is its output alone."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("_logs_beside_the_output")
 @pytest.mark.parametrize("page", _pages_with("python", "python no-run"), ids=_name)
 def test_examples_run(
     page: Path, database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -52,11 +66,26 @@ def test_examples_run(
     monkeypatch.setenv("TURNLEDGER_REDIS_URL", redis_url)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
-    for block in _blocks(page, "python", "python no-run"):
-        # As many empty lines before it as the page has, so that a traceback names the page's own line.
-        code = compile("\n" * block.line + block.text, str(page), "exec")
+    printed = ""
+    for block in _blocks(page, "python", "python no-run", "text output"):
+        if block.kind == "text output":
+            assert _timeless(printed) == _timeless(block.text), f"{_name(page)}, line {block.line}"
+        else:
+            printed = _run(block, page=page, names=names)
+
+
+def _run(block: Block, *, page: Path, names: dict[str, object]) -> str:
+    """What the block prints; one that is not run prints nothing."""
+    # As many empty lines before it as the page has, so that a traceback names the page's own line.
+    code = compile("\n" * block.line + block.text, str(page), "exec")
+    with redirect_stdout(io.StringIO()) as output:
         if block.kind == "python":
             exec(code, names)
+    return output.getvalue()
+
+
+def _timeless(text: str) -> str:
+    return _TIME.sub("(a time)", text)
 
 
 @pytest.mark.parametrize("page", _pages_with("console"), ids=_name)
