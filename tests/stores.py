@@ -21,7 +21,7 @@ from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
 
 LEAD = LedgerName("lead", "jira:POC-7")
-TABLES = ("ledger", "ledger_turn", "ledger_event", "ledger_entry")
+TABLES = ("ledger", "ledger_turn", "ledger_event", "ledger_entry", "ledger_account", "retention")
 
 
 class Stores:

@@ -20,11 +20,11 @@ from turnledger.store.ledger import (
     create_ledgers,
     end_run,
     find_answered,
+    holds_cursor,
     insert_run,
     lock_ledger,
     raise_epoch,
     read_head,
-    turn_at,
 )
 from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
@@ -71,7 +71,7 @@ def take_over(database: Database, record: Record, *, saved_steps: int, still_hel
     with database.transaction() as connection:
         head = lock_ledger(connection, record.ledger)
         if head is None:
-            _refuse_lost_history(record, head=None, turn_id=None)
+            _refuse_lost_history(record, head=None, found=False)
             return unchanged
         if not still_held():
             raise StaleTurn(f"turn {record.turn_id} was claimed by another process", turn_id=record.turn_id)
@@ -79,7 +79,7 @@ def take_over(database: Database, record: Record, *, saved_steps: int, still_hel
         wanted = (head.ledger_id, record.work_key)
         answered = find_answered(connection, [wanted]).get(wanted)
         _refuse_decided(record, run=run, answered=answered)
-        _refuse_lost_history(record, head=head, turn_id=turn_at(connection, head.ledger_id, record.cursor.seq))
+        _refuse_lost_history(record, head=head, found=_is_cursor_there(connection, head, record.cursor))
         forgotten = _forgotten(connection, head, run, saved_steps=saved_steps)
     return TakeOver(run.epoch, _followed(record.cursor, head), max(record.covered, run.steps_written), forgotten)
 
@@ -93,8 +93,8 @@ def check_history(database: Database, record: Record) -> None:
     """
     with database.snapshot() as connection:
         head = read_head(connection, record.ledger)
-        turn_id = None if head is None else turn_at(connection, head.ledger_id, record.cursor.seq)
-    _refuse_lost_history(record, head=head, turn_id=turn_id)
+        found = head is not None and _is_cursor_there(connection, head, record.cursor)
+    _refuse_lost_history(record, head=head, found=found)
 
 
 def _fenced(connection: Connection, head: Head, record: Record) -> Run:
@@ -130,7 +130,11 @@ def _refuse_decided(record: Record, *, run: Run, answered: Answered | None) -> N
         raise already_handled(answered.turn_id, entry_id=answered.entry_id)
 
 
-def _refuse_lost_history(record: Record, *, head: Head | None, turn_id: str | None) -> None:
+def _is_cursor_there(connection: Connection, head: Head, cursor: Cursor) -> bool:
+    return holds_cursor(connection, ledger_id=head.ledger_id, seq=cursor.seq, turn_id=cursor.seq_turn_id)
+
+
+def _refuse_lost_history(record: Record, *, head: Head | None, found: bool) -> None:
     cursor = record.cursor
     if cursor.ledger_id is None or cursor.seq < 0:
         return
@@ -138,7 +142,7 @@ def _refuse_lost_history(record: Record, *, head: Head | None, turn_id: str | No
         raise _blocked(record, "other_history", "its ledger was purged or replaced")
     if head.history_version < cursor.history_version or head.next_seq <= cursor.seq:
         raise _blocked(record, "cursor_ahead", "Postgres does not have all of the history it was built on")
-    if turn_id != cursor.seq_turn_id:
+    if not found:
         raise _blocked(record, "other_history", "Postgres has another history than the one it was built on")
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Text as SqlText
 from turnledger.store.activity import ROLLBACK
 from turnledger.store.errors import InvalidInput, UnsupportedEvent
 from turnledger.store.events import AGENT_STEP, Event, is_known, known_types, read_event
-from turnledger.store.ledger import Head
+from turnledger.store.ledger import Head, is_swept
 from turnledger.store.replacement import COMPACTION, HANDOFF, decode_replacement
 from turnledger.store.schema import ledger_event
 from turnledger.store.steps import Step, decode_stored
@@ -17,6 +17,7 @@ from turnledger.store.steps import Step, decode_stored
 _event = ledger_event.c
 _columns = [_event.content.cast(SqlText).label("content") if column.name == "content" else column for column in _event]
 _kind = tuple_(_event.type, _event.schema_version)
+_REPLACEMENTS = (COMPACTION.name, HANDOFF.name)
 _REPLAYED = frozenset({AGENT_STEP.name, ROLLBACK.name})
 # What nobody knows is refused, in type or in version, unless a later history version left it behind.
 _NOT_REPLAYED = sorted(pair for pair in known_types() if pair[0] not in _REPLAYED)
@@ -42,7 +43,7 @@ def replay(connection: Connection, head: Head, *, version: int | None = None) ->
     the replacement covers. The cost depends on these rows, not on the ledger's age.
 
     Raises:
-        InvalidInput: the ledger has no such version.
+        InvalidInput: the ledger has no such version, or retention has removed it.
         UnsupportedEvent: the version holds an event this release cannot replay; names seq and type.
         CorruptData: a row does not have its type's shape.
     """
@@ -53,7 +54,7 @@ def replay(connection: Connection, head: Head, *, version: int | None = None) ->
     query = select_events(head).where(_event.seq > base.through_seq, _kind.not_in(_NOT_REPLAYED))
     query = query.where(or_(_event.type.in_(_REPLAYED), _event.history_version == wanted))
     if wanted < head.history_version:
-        query = query.where(_event.seq < _base(connection, head, wanted + 1).seq)
+        query = query.where(_event.history_version <= wanted)
     if base.turn_id is not None:
         covered = and_(_event.turn_id == base.turn_id, _event.seq < base.seq, _event.type == AGENT_STEP.name)
         query = query.where(or_(_event.turn_id.is_(None), ~covered))
@@ -81,10 +82,12 @@ def _base(connection: Connection, head: Head, version: int) -> _Base:
     if version == 0:
         return _BEGINNING
     query = select_events(head).where(_event.history_version == version).order_by(_event.seq).limit(1)
-    row = connection.execute(query).mappings().one()
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None or (row["type"] not in _REPLACEMENTS and is_swept(connection, head.ledger_id)):
+        raise InvalidInput(f"history version {version} is stored no longer: retention has removed its beginning")
     _refuse_unknown(row)
     event = read_event(dict(row))
-    if event.type not in (COMPACTION.name, HANDOFF.name):
+    if event.type not in _REPLACEMENTS:
         raise UnsupportedEvent(
             f"history version {version} begins with event {event.seq} of type {event.stored_type}, no replacement",
             seq=event.seq,

@@ -296,6 +296,19 @@ def turn_at(connection: Connection, ledger_id: int, seq: int) -> str | None:
     return rows[0][0] if rows else None
 
 
+def holds_cursor(connection: Connection, *, ledger_id: int, seq: int, turn_id: str | None) -> bool:
+    """Whether the event at this seq is this turn's, or one that retention has removed."""
+    named = {"ledger_id": ledger_id, "seq": seq, "turn_id": turn_id}
+    rows = run_statement(connection, "holds_cursor", named)
+    return bool(rows and rows[0][0])
+
+
+def is_swept(connection: Connection, ledger_id: int) -> bool:
+    """Whether retention has ever removed an event of this ledger."""
+    rows = run_statement(connection, "is_swept", {"ledger_id": ledger_id})
+    return bool(rows and rows[0][0])
+
+
 def insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
     """Record an open run; the caller holds the ledger's lock."""
     row = {"turn_id": run.turn_id, "ledger_id": run.ledger_id, "work_key": run.work_key}

@@ -1,6 +1,6 @@
 """The tables of the ledger, as SQLAlchemy Core sees them; the migrations make them."""
 
-from sqlalchemy import BigInteger, Column, DateTime, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Integer, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB, UUID
 
 metadata = MetaData()
@@ -19,6 +19,7 @@ ledger = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("active_at", DateTime(timezone=True), nullable=False),
     Column("purged_at", DateTime(timezone=True)),
+    Column("swept_seq", BigInteger, nullable=False),
 )
 
 ledger_turn = Table(
@@ -33,6 +34,7 @@ ledger_turn = Table(
     Column("ended_at", DateTime(timezone=True)),
     Column("outcome", Text),
     Column("duplicate_of", Text),
+    Column("swept", Boolean, nullable=False),
 )
 
 ledger_event = Table(
@@ -71,4 +73,15 @@ ledger_account = Table(
     Column("entry_ids", ARRAY(UUID(as_uuid=False)), nullable=False),
     Column("account", JSON, nullable=False),
     Column("made_at", DateTime(timezone=True), nullable=False),
+)
+
+retention = Table(
+    "retention",
+    metadata,
+    Column("only_row", Boolean, primary_key=True),
+    Column("since", DateTime(timezone=True), nullable=False),
+    Column("swept_at", DateTime(timezone=True)),
+    Column("entries", BigInteger, nullable=False),
+    Column("turns", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
 )

@@ -15,7 +15,7 @@ from turnledger.store.activity import MESSAGE_UPDATED, MESSAGES_SUMMARIZED
 from turnledger.store.errors import CorruptData
 from turnledger.store.events import MESSAGE, Event, message_key
 from turnledger.store.history import read_events, select_events
-from turnledger.store.ledger import Head
+from turnledger.store.ledger import Head, is_swept
 from turnledger.store.schema import ledger_event
 
 _event = ledger_event.c
@@ -23,11 +23,15 @@ _event = ledger_event.c
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where the transcript begins: at this seq, after a summary of so many earlier messages."""
+    """Where the transcript begins: at this seq, after a summary of so many earlier messages.
+
+    `covered` names messages that the summary stands for, where the one that it begins with was removed by retention.
+    """
 
     first_seq: int = 0
     summary: str | None = None
     summarized: int = 0
+    covered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class Transcript:
 def transcript(connection: Connection, head: Head) -> Transcript:
     """The transcript of a ledger; its cost depends on what is shown, not on the ledger's age.
 
+    Messages that retention has removed are not in it, nor are their later states.
+
     Raises:
         CorruptData: a message stands twice, or an update belongs to no message; names it.
     """
@@ -64,9 +70,9 @@ def transcript(connection: Connection, head: Head) -> Transcript:
         .where(_event.type.in_((MESSAGE.name, MESSAGE_UPDATED.name)), _event.seq >= boundary.first_seq)
         .order_by(_event.seq)
     )
-    events = list(read_events(connection, query))
-    earlier = _earlier_ids(connection, head, _unexplained(events)) if boundary.first_seq else frozenset()
-    return Transcript(boundary.summary, boundary.summarized, project(events, earlier_ids=earlier))
+    shown = [event for event in read_events(connection, query) if not _is_covered(event, boundary)]
+    earlier = _earlier_ids(connection, head, _unexplained(shown), boundary=boundary)
+    return Transcript(boundary.summary, boundary.summarized, project(shown, earlier_ids=earlier))
 
 
 def project(events: Iterable[Event], *, earlier_ids: frozenset[str] = frozenset()) -> tuple[TranscriptMessage, ...]:
@@ -105,11 +111,17 @@ def _boundary(connection: Connection, head: Head) -> Boundary:
     for summary in read_events(connection, query):
         if summary.type == MESSAGES_SUMMARIZED.name:
             first = _first_live_seq(connection, head, summary)
-            return Boundary(first, summary.text, summary.payload.message_count)
+            covered = frozenset(summary.payload.message_ids) if first is None else frozenset()
+            return Boundary(first or 0, summary.text, summary.payload.message_count, covered)
     return Boundary()
 
 
-def _first_live_seq(connection: Connection, head: Head, summary: Event) -> int:
+def _is_covered(event: Event, boundary: Boundary) -> bool:
+    return event.type == MESSAGE.name and event.payload.message_id in boundary.covered
+
+
+def _first_live_seq(connection: Connection, head: Head, summary: Event) -> int | None:
+    """None: retention has removed that message, and with it nearly all that came before."""
     message_id = summary.payload.first_live_message_id
     if message_id is None:
         return summary.seq + 1
@@ -117,6 +129,8 @@ def _first_live_seq(connection: Connection, head: Head, summary: Event) -> int:
         _event.ledger_id == head.ledger_id, _event.idempotency_key == message_key(message_id)
     )
     seq = connection.scalar(query)
+    if seq is None and is_swept(connection, head.ledger_id):
+        return None
     if seq is None:
         raise CorruptData(f"the summary at event {summary.seq} names message {message_id!r}, which is not recorded")
     return int(seq)
@@ -128,7 +142,14 @@ def _unexplained(events: Sequence[Event]) -> list[str]:
     return sorted(updated - shown)
 
 
-def _earlier_ids(connection: Connection, head: Head, message_ids: Sequence[str]) -> frozenset[str]:
+def _earlier_ids(
+    connection: Connection, head: Head, message_ids: Sequence[str], *, boundary: Boundary
+) -> frozenset[str]:
+    """Those of the messages, which were updated and are not shown, that need not be."""
+    if not message_ids or is_swept(connection, head.ledger_id):
+        return frozenset(message_ids)
+    if not boundary.first_seq:
+        return frozenset()
     keys = {message_key(message_id): message_id for message_id in message_ids}
     query = select(_event.idempotency_key).where(
         _event.ledger_id == head.ledger_id, _event.idempotency_key.in_(list(keys))

@@ -9,4 +9,5 @@ FROM unnest(
 ON CONFLICT (turn_id) DO UPDATE SET
     ended_at = excluded.ended_at,
     outcome = excluded.outcome,
-    duplicate_of = excluded.duplicate_of
+    duplicate_of = excluded.duplicate_of,
+    swept = false

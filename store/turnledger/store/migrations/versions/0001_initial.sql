@@ -5,6 +5,9 @@
 -- `purged_at` is when the ledger was last purged, by the clock that gives turns their times. A run that started
 -- before and has no row is gone for good; without this mark it would look like a database set back to the past,
 -- whose lost turns are committed again.
+--
+-- `swept_seq` is the last event that retention has removed, -1 before it removed any. Up to there an event may be missing
+-- without anything being wrong.
 
 CREATE TABLE ledger (
     ledger_id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -18,13 +21,14 @@ CREATE TABLE ledger (
     created_at       timestamptz NOT NULL DEFAULT now(),
     active_at        timestamptz NOT NULL DEFAULT now(),
     purged_at        timestamptz,
+    swept_seq        bigint NOT NULL DEFAULT -1,
     CONSTRAINT ledger_name UNIQUE (agent, conversation_key)
 );
 
 -- One small row a run, never trimmed. It alone says that a turn is committed, which work keys are
 -- answered, and which take-over (epoch) of a run may still write. `steps_written` counts the run's own
 -- steps that a replacement of history has already put into the log. The outcome 'lost' is provisional:
--- a completion that arrives later overrules it.
+-- a completion that arrives later overrules it. `swept`: retention has removed the run's events.
 CREATE TABLE ledger_turn (
     turn_id       text PRIMARY KEY,
     ledger_id     bigint NOT NULL REFERENCES ledger,
@@ -35,12 +39,14 @@ CREATE TABLE ledger_turn (
     ended_at      timestamptz,
     outcome       text CHECK (outcome IN ('completed', 'failed', 'abandoned', 'duplicate', 'lost')),
     duplicate_of  text,
+    swept         boolean NOT NULL DEFAULT false,
     CONSTRAINT ledger_turn_ended CHECK ((outcome IS NULL) = (ended_at IS NULL)),
     CONSTRAINT ledger_turn_duplicate CHECK ((outcome = 'duplicate') IS TRUE = (duplicate_of IS NOT NULL))
 );
 CREATE UNIQUE INDEX ledger_turn_work ON ledger_turn (ledger_id, work_key)
     WHERE outcome = 'completed' AND work_key <> '';
 CREATE INDEX ledger_turn_open ON ledger_turn (started_at) WHERE ended_at IS NULL;
+CREATE INDEX ledger_turn_unswept ON ledger_turn (ended_at) WHERE ended_at IS NOT NULL AND NOT swept;
 
 CREATE TABLE ledger_event (
     ledger_id       bigint NOT NULL,
@@ -83,6 +89,16 @@ CREATE TABLE ledger_account (
     entry_ids uuid[] NOT NULL,
     account   json NOT NULL,
     made_at   timestamptz NOT NULL DEFAULT now()
+);
+
+-- What retention has removed since it first ran; counted in the transactions that remove it, so that it is exact.
+CREATE TABLE retention (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    since    timestamptz NOT NULL DEFAULT now(),
+    swept_at timestamptz,
+    entries  bigint NOT NULL,
+    turns    bigint NOT NULL,
+    events   bigint NOT NULL
 );
 
 -- Events are append-only. A maintenance function names itself for its transaction; nothing else may

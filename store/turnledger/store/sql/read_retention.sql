@@ -1,0 +1,1 @@
+SELECT since, swept_at, entries, turns, events FROM retention
