@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +144,26 @@ def test_a_conversation_that_is_never_recorded_has_no_block(
 ) -> None:
     """Source `event` (ID-4)."""
     assert shown(capsysbinary, ledger=LedgerName("lead", "event:3f0c")) == b""
+
+
+def test_a_feature_that_is_off_shows_nothing_and_says_so(
+    stores: Stores,
+    node: Turns,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """As the next start would, which then prompts with the task alone (RT-2, BL-4)."""
+    played(node, 1)
+    stores.drain()
+    config = tmp_path / "turnledger.yaml"
+    config.write_text("turn_engine: {conversation_session: {enabled: false}}")
+    monkeypatch.setenv("TURNLEDGER_CONFIG", str(config))
+    capsysbinary.readouterr()
+    print_block("lead", conversation="jira:POC-7", task="Go on", output="text")
+    out, err = capsysbinary.readouterr()
+    assert out == b"Go on"
+    assert b"enabled is false" in err
 
 
 def test_names_that_cannot_be_are_refused(stores: Stores) -> None:

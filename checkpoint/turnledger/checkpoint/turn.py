@@ -478,7 +478,7 @@ class Turn:
     ) -> None:
         covered = self._covered_after(covers)
         if not self._record.recorded:
-            log.info("nothing_to_replace", turn_id=self.turn_id)
+            log.info("nothing_to_replace", **self._names)
             return
         self._session.save(self._held.wire, fields={})
         replacement = Replacement(

@@ -46,6 +46,8 @@ def print_block(agent: str, *, conversation: str, task: str | None, output: Outp
     with the_database() as database:
         check_revision(database)
         block = next_block(database, ledger=name, view=view)
+        if not database.config.current().enabled:
+            complain("turn_engine.conversation_session.enabled is false: no turn is shown anything")
     if output == "json":
         print_json(_members(name, block=block, task=task))
     else:
