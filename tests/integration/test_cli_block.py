@@ -133,6 +133,7 @@ def test_json_holds_all_of_it(stores: Stores, node: Turns, capsysbinary: pytest.
         "user_tokens": -(-len(message.encode()) // 4),
     }
     assert err == b""
+    capsysbinary.readouterr()  # what the start above logged
     print_block("lead", conversation="jira:POC-7", task=None, output="json")
     assert sorted(json.loads(capsysbinary.readouterr().out)) == [
         "agent", "block", "block_bytes", "block_tokens", "conversation"
