@@ -3,7 +3,7 @@
 --        7 rq job of its rewriting  hash
 --   ARGV 1 turn_id   2 ledger prefix   3 the ledger when the record does not name it   4 names of fields, a space between
 --        5 record prefix
---   also reads the ledger's open, and the lengths of its pending and rejected; turn:<id> of the one it waits for
+--   also reads the ledger's open, its pending and the length of its rejected; turn:<id> of the one it waits for
 -- Answer: type of the record's key, in quarantine, in open, in turns, in backlog, state of its job (held: it needs none
 --         now), bytes of the entry, number of steps, length of pending, length of rejected, the fields, waits for a
 --         rewriting.
@@ -22,11 +22,14 @@ if kind == 'hash' then
   ledger = redis.call('HGET', KEYS[1], 'ledger') or ledger
   entry_bytes = redis.call('HSTRLEN', KEYS[1], 'entry')
   steps = redis.call('LLEN', KEYS[2])
-  waiting = waits(ARGV[5], ARGV[1])
+end
+if kind == 'hash' and redis.call('HGET', KEYS[1], 'state') == 'completed' then
+  local front = redis.call('LRANGE', ARGV[2] .. ledger .. ':pending', 0, 0)[1]
+  waiting = waits(ARGV[5], ARGV[1]) or (front and awaits_fitting(ARGV[5] .. front)) or false
   if awaits_fitting(KEYS[1]) then
     job = redis.call('HGET', KEYS[7], 'status')
-  elseif waiting then
-    job = job or 'held'
+  elseif waiting and job ~= 'queued' and job ~= 'started' then
+    job = 'held'
   end
 end
 local lists = ARGV[2] .. ledger

@@ -80,7 +80,7 @@ def _collect(chunks: Iterable[bytes], *, left: TimeLeft) -> bytes:
         body += chunk
         if len(body) > MOST_ANSWER_BYTES:
             raise ValueError("the answer is too large")
-        if left.seconds() <= 0:
+        if left.is_up:
             raise TimeoutError("the answer takes too long")
     return bytes(body)
 

@@ -32,7 +32,7 @@ from turnledger.workers.settings import WorkerSettings
 
 log = structlog.get_logger(__name__)
 
-STORE_S = 5.0  # kept of a turn's time for storing what came of it
+ASKING_SHARE = 0.9  # of a turn's time; the rest is for storing what came of it
 QUESTIONS: dict[PieceKind, str] = {
     "argument": "what does this argument of a tool call say, and what is it for?",
     "error": "what went wrong, and what does the error say to do about it?",
@@ -70,7 +70,7 @@ class Fitter:
         crash_point("fit.begun")
         if began is None:
             return
-        left = TimeLeft(began.left_s - STORE_S, stopped=self._stopped)
+        left = TimeLeft(began.left_s * ASKING_SHARE, stopped=self._stopped)
         pieces = _Pieces(began.ledger.agent, self._budgets, self._rewriter and self._rewriter(left), left=left)
         entry = self._fitted(turn_id, began, pieces=pieces)
         crash_point("fit.rewritten")

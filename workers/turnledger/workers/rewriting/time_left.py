@@ -23,6 +23,11 @@ class TimeLeft:
         """Whether somebody wants to stop."""
         return self._stopped()
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the time is over; a process that is to stop still takes an answer that is on its way."""
+        return self._clock() >= self._ends
+
     def seconds(self) -> float:
-        """What is left, never below 0."""
+        """What is left for something new, never below 0."""
         return 0.0 if self._stopped() else max(self._ends - self._clock(), 0.0)
