@@ -33,21 +33,25 @@ def complete_long(
 class Fitting:
     """A fitter over an endpoint, and the queue it works off."""
 
-    def __init__(self, engine: Engine, endpoint: Endpoint | None, **given: Any) -> None:
+    def __init__(self, engine: Engine, endpoint: Endpoint | None) -> None:
         self._engine = engine
-        named = {"rewrite_model": "small", "rewrite_key": SecretStr("sk-1"), "rewrite_call_s": 5.0}
-        self._rewriter = endpoint and OpenAIRewriter(RewriteSettings(**{**named, "rewrite_base_url": endpoint.url}))
-        self._given = given
+        self._rewriter = endpoint and OpenAIRewriter(
+            RewriteSettings(
+                rewrite_base_url=endpoint.url,
+                rewrite_model="small",
+                rewrite_key=SecretStr("sk-1"),
+                rewrite_call_s=5.0,
+            )
+        )
 
     def fitter(
         self, *, records: Records | None = None, within_s: float = 30.0, stopped: Callable[[], bool] = lambda: False
     ) -> Fitter:
-        quick = {"transient_wait_s": 0.5, "first_pause_s": 0.01, "longest_pause_s": 0.05}
         return Fitter(
             records=records or self._engine.records,
             rewriter=self._rewriter.within if self._rewriter else None,
             within_s=within_s,
-            settings=WorkerSettings(**quick),
+            settings=WorkerSettings(transient_wait_s=0.5, first_pause_s=0.01, longest_pause_s=0.05),
             stopped=stopped,
         )
 

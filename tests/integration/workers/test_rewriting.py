@@ -1,4 +1,4 @@
-"""A turn with something over-long in it, from its completion to its commit: accounts where there are any, else names."""
+"""A turn with something over-long in it, from completion to commit: accounts where there are any, else names."""
 
 import json
 import threading
@@ -582,7 +582,7 @@ def test_a_failover_that_lost_the_account_has_it_made_again(engine: Engine, fitt
 
 def _dump(engine: Engine) -> dict[bytes, bytes]:
     with Redis.from_url(engine.redis_url) as client:
-        return {key: client.dump(key) for key in client.scan_iter()}  # type: ignore[misc]  # never a promise here
+        return {key: client.dump(key) for key in client.scan_iter()}
 
 
 def _restore(engine: Engine, before: dict[bytes, bytes]) -> None:
