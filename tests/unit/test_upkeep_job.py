@@ -11,7 +11,7 @@ from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 
 from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.queue import INVALIDATE_FUNCTION, RECONCILE_FUNCTION, upkeep_job
+from turnledger.checkpoint.queue import INVALIDATE_FUNCTION, RECONCILE_FUNCTION, RETENTION_FUNCTION, upkeep_job
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import LedgerName
@@ -56,10 +56,10 @@ def test_the_job_hash_is_what_rq_would_write(fake_redis: "Redis") -> None:
     }
 
 
-def test_a_worker_may_run_both_functions(fake_redis: "Redis") -> None:
+def test_a_worker_may_run_these_functions(fake_redis: "Redis") -> None:
     """By the names under which they are queued (QU-2)."""
-    assert {RECONCILE_FUNCTION, INVALIDATE_FUNCTION} <= ALLOWED_FUNCTIONS
-    for name in (RECONCILE_FUNCTION, INVALIDATE_FUNCTION):
+    assert {RECONCILE_FUNCTION, INVALIDATE_FUNCTION, RETENTION_FUNCTION} <= ALLOWED_FUNCTIONS
+    for name in (RECONCILE_FUNCTION, INVALIDATE_FUNCTION, RETENTION_FUNCTION):
         module, _, function = name.rpartition(".")
         assert module == functions.__name__
         assert callable(getattr(functions, function))
@@ -70,10 +70,12 @@ def test_a_job_that_is_asked_for_again_is_queued_once(records: Records, fake_red
     upkeep = Upkeep(records)
     ledger, other = LedgerName("lead", "jira:POC-7"), LedgerName("lead", "jira:POC-8")
     asked = [upkeep.request_sweep(), upkeep.request_invalidation(ledger), upkeep.request_invalidation(other)]
+    asked.append(upkeep.request_retention())
     again = [upkeep.request_sweep(), upkeep.request_invalidation(ledger), upkeep.request_invalidation(other)]
-    assert (asked, again) == ([True] * 3, [False] * 3)
+    again.append(upkeep.request_retention())
+    assert (asked, again) == ([True] * 4, [False] * 4)
     queued: Any = fake_redis.lrange("rq:queue:upkeep", 0, -1)
-    assert len(queued) == 3
+    assert len(queued) == 4
     assert fetched(fake_redis, queued[1].decode()).args == ["lead:jira%3APOC-7"]
     assert fake_redis.smembers("rq:queues") == {b"rq:queue:upkeep"}
 

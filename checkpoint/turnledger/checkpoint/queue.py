@@ -16,6 +16,7 @@ COMMIT_FUNCTION = "turnledger.workers.jobs.persist_turn"
 FIT_FUNCTION = "turnledger.workers.jobs.fit_turn"
 RECONCILE_FUNCTION = "turnledger.workers.upkeep.reconcile"
 INVALIDATE_FUNCTION = "turnledger.workers.upkeep.invalidate_ledger"
+RETENTION_FUNCTION = "turnledger.workers.upkeep.sweep_retention"
 DISCARD_RESULT_S = 0  # a committed turn says it all; a kept result costs 5 KB until it expires
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.keys import encode_ledger
-from turnledger.checkpoint.queue import INVALIDATE_FUNCTION, RECONCILE_FUNCTION, upkeep_job
+from turnledger.checkpoint.queue import INVALIDATE_FUNCTION, RECONCILE_FUNCTION, RETENTION_FUNCTION, upkeep_job
 from turnledger.checkpoint.record import RECORD_FORMAT, UNFINISHED, Cursor
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.repairs import HELPERS
@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 _SCRIPTS = ("amend", "enqueue")
 SWEEP_JOB = "reconcile"
+RETENTION_JOB = "retention"
 _MARKED_BY = ("state", "format", "cursor", "replaced_by")
 UNREADABLE = (InvalidInput, ValueError, TypeError)  # what decoding a field of a broken record raises
 
@@ -55,6 +56,10 @@ class Upkeep:
     def request_sweep(self) -> bool:
         """Ask for a sweep of everything; True when it was not asked for, or under way, already."""
         return self._request(upkeep_job(RECONCILE_FUNCTION, [], name=SWEEP_JOB, settings=self._records.settings))
+
+    def request_retention(self) -> bool:
+        """Ask for a sweep of what is past its age; True as `request_sweep`."""
+        return self._request(upkeep_job(RETENTION_FUNCTION, [], name=RETENTION_JOB, settings=self._records.settings))
 
     def request_invalidation(self, ledger: LedgerName) -> bool:
         """Ask for a look at one ledger's open turns, after its history was replaced; True as `request_sweep`."""

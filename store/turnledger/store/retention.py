@@ -38,6 +38,9 @@ class Removed:
         )
 
 
+_UNFINISHED = Removed(whole=False)
+
+
 class RetentionTotals(NamedTuple):
     """All that was ever removed, from the first sweep on (`since`), and when the last whole sweep ended."""
 
@@ -87,7 +90,10 @@ class Retention:
         self._batch_rows = batch_rows
 
     def sweep(self, *, stopped: Callable[[], bool]) -> Removed:
-        """Delete what is strictly older than the configuration says at that moment, until nothing is left or `stopped`.
+        """Delete what is strictly older than the configuration says at that moment, until nothing is left.
+
+        It also ends after the batch at whose end `stopped` says so; each call does one batch at least, so that
+        however short they are, they come to an end.
 
         Raises:
             StoreUnavailable, StoreBusy: what was deleted until then is deleted, and counted.
@@ -100,23 +106,24 @@ class Retention:
 
     def _sweep_entries(self, stopped: Callable[[], bool]) -> Removed:
         removed, after = Removed(), _BEGINNING_OF_TIME
-        while not stopped():
+        while True:
             count, last = self._remove_entries(after, age_s=self._age_s(self._section.retention_days))
-            removed += Removed(entries=count)
             if last is None:
                 return removed
-            after = last
-        return removed + Removed(whole=False)
+            removed, after = removed + Removed(entries=count), last
+            if stopped():
+                return removed + _UNFINISHED
 
     def _sweep_events(self, stopped: Callable[[], bool]) -> Removed:
         removed, after = Removed(), _START
-        while not stopped():
-            days = self._section.event_retention_days
-            step = None if days is None else self._remove_events(after, age_s=self._age_s(days))
+        while (days := self._section.event_retention_days) is not None:
+            step = self._remove_events(after, age_s=self._age_s(days))
             if step is None:
-                return removed
+                break
             removed, after = removed + step[0], step[1]
-        return removed + Removed(whole=False)
+            if stopped():
+                return removed + _UNFINISHED
+        return removed
 
     @property
     def _section(self) -> ConversationSession:

@@ -35,6 +35,7 @@ class Clock:
         self._upkeep = Upkeep(records)
         self._fittings = Fittings(records)
         self._sweep_due = 0.0
+        self._retention_due = 0.0
         self._stopped = threading.Event()
         self._connection: Connection | None = None
 
@@ -69,10 +70,10 @@ class Clock:
     def tick(self) -> int:
         """Commit the ledgers whose turns have been pending too long; returns how many turns were decided.
 
-        Asks for a whole sweep when the last one was asked for long enough ago.
+        Asks for a whole sweep, and for one of retention, when the last one was asked for long enough ago.
         """
         try:
-            self._request_sweep()
+            self._request_sweeps()
             decided = self.sweep()
             self._records.prune(older_than_s=self._settings.overdue_s, most=PRUNED_AT_ONCE)
         except CheckpointUnavailable as error:
@@ -82,10 +83,13 @@ class Clock:
             log.info("overdue_turns_committed", turns=decided)
         return decided
 
-    def _request_sweep(self) -> None:
+    def _request_sweeps(self) -> None:
         if time.monotonic() >= self._sweep_due:
             self._upkeep.request_sweep()
             self._sweep_due = time.monotonic() + self._settings.reconcile_s
+        if time.monotonic() >= self._retention_due:
+            self._upkeep.request_retention()
+            self._retention_due = time.monotonic() + self._settings.sweep_interval_s
 
     def sweep(self) -> int:
         """One pass over the overdue turns, oldest first; a ledger in trouble holds up no other."""

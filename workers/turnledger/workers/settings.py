@@ -41,6 +41,21 @@ class WorkerSettings(BaseSettings):
     reconcile_s: float = Field(
         default=60.0, gt=0, description="How often the clock asks for a whole sweep: what nobody told is found by then."
     )
+    sweep_interval_s: float = Field(
+        default=900.0,
+        gt=0,
+        description="How often the clock asks for a sweep of retention, which deletes nothing younger than this.",
+    )
+    retention_batch_rows: int = Field(
+        default=1_000,
+        ge=1,
+        description="Rows that one transaction of retention deletes, or those of one turn: a start waits milliseconds.",
+    )
+    retention_run_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="A sweep of retention goes back to its queue after so long: the reconciler waits behind it.",
+    )
     reconcile_page: int = Field(
         default=500, ge=1, description="Keys that one step of a sweep looks at: a few milliseconds of Redis, in parts."
     )

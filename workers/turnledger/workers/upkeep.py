@@ -2,19 +2,24 @@
 
 import os
 import threading
+import time
 from functools import lru_cache
 
 import structlog
+from rq import Retry
 
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.keys import decode_ledger
-from turnledger.store import StoreBusy, StoreUnavailable
+from turnledger.store import Database, StoreBusy, StoreSettings, StoreUnavailable, read_settings
+from turnledger.store.retention import Retention
 from turnledger.workers.reconciler import Reconciler, Report
+from turnledger.workers.settings import WorkerSettings
 
 log = structlog.get_logger(__name__)
 
 stop_requested = threading.Event()  # set by a worker that was asked to stop; a sweep looks at it between two steps
 
+MOST_SHARES = 1_000_000  # a sweep ends by itself; no number of its shares is a reason to give it up
 _PASSES = (StoreUnavailable, StoreBusy, CheckpointUnavailable)
 
 
@@ -40,6 +45,37 @@ def invalidate_ledger(ledger: str) -> None:
         log.warning("invalidation_failed", reason=str(error))
         return
     _log_report("invalidation_done", report)
+
+
+def sweep_retention() -> Retry | None:
+    """Delete what is past its age by the configuration in force; raises as `reconcile`.
+
+    Before it has held up the queue for too long it goes to its end, and continues from there.
+    """
+    deadline = time.monotonic() + read_settings(WorkerSettings).retention_run_s
+    try:
+        removed = process_retention().sweep(stopped=lambda: stop_requested.is_set() or time.monotonic() > deadline)
+    except _PASSES as error:
+        log.warning("retention_failed", reason=str(error))
+        return None
+    note = log.info if removed.entries or removed.turns else log.debug
+    note("retention_done", entries=removed.entries, turns=removed.turns, events=removed.events, whole=removed.whole)
+    return None if removed.whole or stop_requested.is_set() else Retry(max=MOST_SHARES)
+
+
+def process_retention() -> Retention:
+    """The retention of this process; as `process_reconciler`."""
+    return _retention(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _retention(process_id: int) -> Retention:  # noqa: ARG001  # the process is the key
+    settings = read_settings(WorkerSettings)
+    return Retention(
+        Database(read_settings(StoreSettings)),
+        least_age_s=settings.sweep_interval_s,
+        batch_rows=settings.retention_batch_rows,
+    )
 
 
 def process_reconciler() -> Reconciler:

@@ -21,7 +21,13 @@ from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.connection import connection_options, translated
-from turnledger.checkpoint.queue import COMMIT_FUNCTION, FIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION
+from turnledger.checkpoint.queue import (
+    COMMIT_FUNCTION,
+    FIT_FUNCTION,
+    INVALIDATE_FUNCTION,
+    RECONCILE_FUNCTION,
+    RETENTION_FUNCTION,
+)
 from turnledger.store import Database, InvalidInput, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.workers.errors import ForbiddenFunction
 from turnledger.workers.rewriting import read_rewrite_settings
@@ -32,7 +38,9 @@ from turnledger.workers.upkeep import stop_requested
 
 log = structlog.get_logger(__name__)
 
-ALLOWED_FUNCTIONS = frozenset({COMMIT_FUNCTION, FIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION})
+ALLOWED_FUNCTIONS = frozenset(
+    {COMMIT_FUNCTION, FIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION, RETENTION_FUNCTION}
+)
 FATAL = (StoreMisconfigured, CheckpointMisconfigured)
 LOOK_S = 1  # how long one look for a job waits, and so how soon an idle worker stops
 
