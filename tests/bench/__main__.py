@@ -31,9 +31,7 @@ MEASUREMENTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(MEASUREMENTS))
-    names = _names(parser)
+    names = chosen_names()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}", style="dim", highlight=False)
@@ -51,8 +49,10 @@ def main() -> None:
     console.print(f"written to {LATEST}")
 
 
-def _names(parser: argparse.ArgumentParser) -> list[str]:
-    """What was asked for, in the order in which it is measured."""
+def chosen_names() -> list[str]:
+    """What the command line asks for, in the order in which it is measured."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(MEASUREMENTS))
     asked = parser.parse_args().names or list(MEASUREMENTS)
     unknown = [name for name in asked if not any(known.startswith(name) for known in MEASUREMENTS)]
     if unknown:
