@@ -155,6 +155,7 @@ def test_a_suspended_turn_records_once_under_its_own_ids(stores: Stores, node: T
     stores.drain()
     assert stores.entries() == []
     resumed = stores.node().resume(turn.turn_id)
+    assert resumed.triggered_by == "Please"
     resumed.complete(reply=Replied("Done"), steps=[result("c1"), assistant("Done")])
     stores.drain()
     (entry,) = stores.entries()
