@@ -109,7 +109,7 @@ def test_calls_of_a_turn_that_redis_forgot_are_all_there(stores: Stores, node: T
 def test_a_reviewers_notes_have_no_place(node: Turns) -> None:
     """Neither a field to store them in nor an argument to give them (EN-5)."""
     assert sorted(AccountFields.__annotations__) == [
-        "blocked_on", "calls", "decision", "outcome", "reviewer", "set_out_to"
+        "blocked_on", "calls", "decision", "fitting", "outcome", "reviewer", "set_out_to"
     ]  # fmt: skip
     assert set(inspect.signature(Turn.complete).parameters) == {"self", "reply", "steps", "account"}
 
