@@ -7,9 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from tests.endpoint import raw, saying, served
 from tests.processes import Processes
 from tests.stores import LEAD, Stores
 from turnledger.checkpoint import Turn, Turns
@@ -24,8 +26,11 @@ from turnledger.store import (
     openai_step,
 )
 from turnledger.store.activity import tool_ended, tool_started
+from turnledger.store.rewriting import Rewriter, Rewriting
 from turnledger.workers.committer import Committer
 from turnledger.workers.reconciler import Reconciler
+from turnledger.workers.rewriting import Fitter, OpenAIRewriter, RewriteSettings
+from turnledger.workers.rewriting.time_left import TimeLeft
 from turnledger.workers.settings import WorkerSettings
 
 MARK = "MARKED"
@@ -55,6 +60,8 @@ class Logged:
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Logged]:
     """At every level."""
     caplog.set_level(logging.DEBUG)
+    for library in ("openai", "httpx", "httpcore"):
+        caplog.set_level(logging.WARNING, library)  # as the command line, which alone uses them, sets every library
     with capture_logs([merge_contextvars]) as lines:
         yield Logged(lines, caplog)
 
@@ -229,6 +236,43 @@ def no_postgres(stores: Stores, node: Turns) -> None:
     stores.drain()
 
 
+def rewriting(stores: Stores, node: Turns) -> None:
+    engine = stores.node(rewriting="on")
+    answers = [
+        saying(f"{MARK} account"),
+        saying(f"{MARK} " * 200),
+        raw(f'{{"error": {{"message": "{MARK}"}}}}'.encode(), status=400),
+        raw(f"{MARK} is no JSON".encode()),
+    ]
+    with served() as endpoint:
+        settings = RewriteSettings(rewrite_base_url=endpoint.url, rewrite_model="small", rewrite_key=SecretStr(MARK))
+        rewriter = OpenAIRewriter(settings)
+        for number, answer in enumerate(answers):
+            endpoint.says(answer)
+            turn = start(engine, number)
+            turn.complete(reply=Replied(MARK), calls=[CallRecord("send", {MARK: LONG}, "error", f"{LONG} error")])
+            _fit(stores, turn, rewriter.within)
+        rewriter.close()
+    turn = start(engine, 9)
+    turn.complete(reply=Replied(MARK), calls=[CallRecord("send", {MARK: LONG}, "success")])
+    _fit(stores, turn, lambda left: _Raising())
+
+
+class _Raising:
+    """A rewriter of a deployment's own."""
+
+    def rewrite(self, text: str, *, question: str, budget_bytes: int, agent: str) -> Rewriting:
+        raise ValueError(f"{text} cannot be rewritten")
+
+
+def _fit(stores: Stores, turn: Turn, rewriter: Callable[[TimeLeft], Rewriter]) -> None:
+    fitter = Fitter(
+        records=stores.records, rewriter=rewriter, within_s=30.0, settings=WorkerSettings(), stopped=lambda: False
+    )
+    fitter.fit(turn.turn_id)
+    stores.drain()
+
+
 LIVES: dict[str, tuple[Callable[[Stores, Turns], None], set[str]]] = {
     "success": (success, {"prompt.size", "turn_decided"}),
     "refused input": (refused_input, set()),
@@ -238,6 +282,7 @@ LIVES: dict[str, tuple[Callable[[Stores, Turns], None], set[str]]] = {
     "rejection": (rejection, {"turn_rejected", "commit_refused"}),
     "damage in Postgres": (stored_damage, {"entry_unreadable"}),
     "reconciliation": (reconciliation, {"turn_reconciled"}),
+    "rewriting": (rewriting, {"turn_rewritten", "rewrite_call_failed", "rewrite_answer_unusable", "rewriter_failed"}),
     "no Redis": (no_redis, {"turn_unsaved", "save_failed", "turn_not_queued"}),
     "spool": (spool, {"turn_spooled", "spool_not_replayed", "history_not_read"}),
     "no Postgres": (no_postgres, {"start_not_recorded", "history_not_read"}),

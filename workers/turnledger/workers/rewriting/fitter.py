@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.fittings import Fittings, Unfitted
+from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.records import Records, new_token
 from turnledger.store import CorruptData, TurnledgerError
 from turnledger.store.crash_points import crash_point
@@ -68,8 +70,11 @@ class Fitter:
         """
         began = self._fittings.begin(turn_id, within_s=self._within_s)
         crash_point("fit.begun")
-        if began is None:
-            return
+        if began is not None:
+            with bound_contextvars(**names(turn_id, began.ledger)):
+                self._fit(turn_id, began)
+
+    def _fit(self, turn_id: str, began: Unfitted) -> None:
         left = TimeLeft(began.left_s * ASKING_SHARE, stopped=self._stopped)
         pieces = _Pieces(began.ledger.agent, self._budgets, self._rewriter and self._rewriter(left), left=left)
         entry = self._fitted(turn_id, began, pieces=pieces)
@@ -80,9 +85,7 @@ class Fitter:
         crash_point("fit.stored")
         log.info(
             "turn_rewritten",
-            turn_id=turn_id,
-            agent=began.ledger.agent,
-            conversation=began.ledger.conversation,
+            **names(turn_id, began.ledger),
             condensed=pieces.condensed,
             named=pieces.named,
             tokens=pieces.tokens,
