@@ -37,6 +37,7 @@ from turnledger.workers.cli.output import (
 )
 from turnledger.workers.cli.summaries import summary
 
+TYPE_COLUMNS = 23  # the longest name of a type
 OUTCOMES = {"": "not ended", "lost": "lost (a completion that arrives later overrules that)"}
 
 
@@ -195,7 +196,7 @@ def _heading(screen: Console, title: str) -> None:
 
 def _event_line(event: Event) -> Text:
     turn = (event.turn_id or "")[:SHORT_ID]
-    line = Text(f"{event.seq:>5}  {time_text(event.occurred_at)}  {event.type:<16}  {turn:<{SHORT_ID}}  ")
+    line = Text(f"{event.seq:>5}  {time_text(event.occurred_at)}  {event.type:<{TYPE_COLUMNS}}  {turn:<{SHORT_ID}}  ")
     line.append(visible(summary(event)), style="dim")
     return line
 
