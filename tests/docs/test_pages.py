@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings
 
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.store import StoreSettings
+from turnledger.store.config_section import SECTION, UNLIMITED, ConversationSession, wanted
 from turnledger.store.crash_points import CRASH_POINTS
 from turnledger.workers.cli.logs import LogSettings
 from turnledger.workers.rewriting import RewriteSettings
@@ -24,14 +25,30 @@ KINDS: dict[str, type[BaseSettings]] = {
 }
 
 
+SECTION_INTRODUCTION = (
+    "In the YAML file that `TURNLEDGER_CONFIG` names, which may hold other sections as well. It is read anew when it",
+    "has changed: at the next start, commit or sweep of each process, without a restart.",
+    "[Configure and retain](../how-to/configure-and-retain.md) shows how to use it.",
+)
+
+
 def settings_page() -> str:
     """The reference of every setting; `python -m tests.docs.test_pages` writes it."""
-    lines = ["# Settings", "", "Every setting is an environment variable. Its unit is in its name.", ""]
+    lines = ["# Settings", "", "All but the last section are environment variables. A unit is in the name.", ""]
     for title, kind in KINDS.items():
         lines += [f"## {title}", "", "| variable | default | what it is, and why |", "|---|---|---|"]
         lines += [_row(name, kind) for name in kind.model_fields]
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_section()])
+
+
+def _section() -> list[str]:
+    lines = [f"## The section `{SECTION}`", "", *SECTION_INTRODUCTION, ""]
+    lines += ["| key | may be | default | what it is, and why |", "|---|---|---|---|"]
+    for name, field in ConversationSession.model_fields.items():
+        default = UNLIMITED if field.default is None else str(field.default).lower()
+        lines.append(f"| `{name}` | {wanted(name)} | `{default}` | {field.description} |")
+    return [*lines, ""]
 
 
 def _row(name: str, kind: type[BaseSettings]) -> str:
@@ -47,6 +64,8 @@ def test_every_setting_has_a_reason() -> None:
         for name, field in kind.model_fields.items():
             assert field.description, name
             assert field.annotation is not float or re.search(r"_(s|share)$", name), name
+    for name, field in ConversationSession.model_fields.items():
+        assert field.description, name
 
 
 def test_no_two_settings_share_a_variable() -> None:

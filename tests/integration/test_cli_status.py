@@ -11,6 +11,7 @@ from tests.processes import Processes
 from tests.stores import LEAD, Stores, begin, user
 from turnledger.checkpoint import Turn, Turns
 from turnledger.store import LedgerName, Replied
+from turnledger.store.retention import Retention
 from turnledger.workers.cli import counting, figures
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.cli.status import run_status
@@ -49,6 +50,20 @@ def _park(node: Turns, number: int) -> Turn:
 
 def _set(stores: Stores, turn: Turn, **fields: str | int) -> None:
     stores.redis.hset(stores.keys.record(turn.turn_id), mapping=fields)  # type: ignore[arg-type]  # its names are texts
+
+
+def test_what_retention_has_removed_is_counted(stores: Stores, node: Turns, printed: Printed) -> None:
+    """In all, and since when (RT-4, OP-2)."""
+    _complete(node, 1)
+    stores.drain()
+    stores.execute("UPDATE ledger_entry SET completed_at = now() - interval '31 days'")
+    for _ in range(2):
+        Retention(stores.database, least_age_s=1, batch_rows=10).sweep(stopped=lambda: False)
+    run_status(output="json")
+    status = printed()
+    assert (status["swept_entries"], status["swept_events"]) == (1, 0)
+    assert status["swept_since"] < status["swept_at"]
+    run_status(output="text")
 
 
 def test_every_figure_has_its_value(stores: Stores, node: Turns, printed: Printed) -> None:
@@ -98,6 +113,10 @@ def test_every_figure_has_its_value(stores: Stores, node: Turns, printed: Printe
         "turns": 4,
         "events": stores.head().next_seq + stores.head(other).next_seq,
         "estimated": False,
+        "swept_entries": 0,
+        "swept_events": 0,
+        "swept_since": None,
+        "swept_at": None,
     }
     for turn in running:
         turn.abandon()

@@ -298,7 +298,7 @@ def test_the_clock_asks_for_a_sweep_now_and_then_and_a_worker_of_upkeep_does_it(
     for _ in range(3):
         clock.tick()
     queue: Any = stores.redis.lrange("rq:queue:upkeep", 0, -1)
-    assert queue == ["reconcile"]
+    assert queue == ["reconcile", "retention"]
     _work_off_upkeep(stores, processes)
     assert stores.state(turn.turn_id) == "parked"
     assert not stores.redis.exists("rq:queue:upkeep", "rq:job:reconcile", "rq:failed:upkeep")

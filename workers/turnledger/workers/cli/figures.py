@@ -10,6 +10,8 @@ from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.records import Records
 from turnledger.store import check_revision, read_settings
+from turnledger.store.retention import read_totals
+from turnledger.store.times import time_text
 from turnledger.workers.cli.counting import NAMED, count_turns
 from turnledger.workers.cli.fleet import Fleet
 from turnledger.workers.cli.servers import the_database, the_records
@@ -34,7 +36,8 @@ _CLOCK_RUNS = text(
 class Status:
     """One look. Times in seconds; a share of 1 is the whole. `docs/reference/status.md` says what each member counts.
 
-    `oldest_pending_s` None: nothing is pending. `redis_memory_share` None: Redis has no memory limit.
+    `oldest_pending_s` None: nothing is pending. `redis_memory_share` None: Redis has no memory limit. `swept_at` None:
+    no sweep of retention has come to its end yet.
     """
 
     running: int
@@ -61,6 +64,10 @@ class Status:
     turns: int
     events: int
     estimated: bool
+    swept_entries: int
+    swept_events: int
+    swept_since: str | None
+    swept_at: str | None
 
 
 def read_status() -> Status:
@@ -75,7 +82,7 @@ def read_status() -> Status:
     with the_database() as database:
         check_revision(database)
         with database.snapshot() as connection:
-            stored = _stored(connection)
+            stored = {**_stored(connection), **_swept(connection)}
     with the_records() as records:
         on_their_way = {**_queue(records), **_memory(records), **asdict(count_turns(records))}
         return Status(**stored, **on_their_way, **_fleet(records.settings))
@@ -87,6 +94,16 @@ def _stored(connection: Connection) -> dict[str, Any]:
     ledgers, turns, events = (round(int(found) * 100 / share) for found in sampled)
     clock = connection.scalar(_CLOCK_RUNS, {"key": CLOCK_LOCK})
     return {"ledgers": ledgers, "turns": turns, "events": events, "estimated": share < 100, "clock": bool(clock)}
+
+
+def _swept(connection: Connection) -> dict[str, Any]:
+    totals = read_totals(connection)
+    return {
+        "swept_entries": totals.entries,
+        "swept_events": totals.events,
+        "swept_since": None if totals.since is None else time_text(totals.since),
+        "swept_at": None if totals.swept_at is None else time_text(totals.swept_at),
+    }
 
 
 def _queue(records: Records) -> dict[str, Any]:

@@ -78,4 +78,6 @@ def _stored(status: Status) -> list[Row]:
         ("ledgers", f"{about}{status.ledgers:,}", "in Postgres"),
         ("turns", f"{about}{status.turns:,}", "recorded ever"),
         ("events", f"{about}{status.events:,}", "recorded ever"),
+        ("swept entries", f"{status.swept_entries:,}", f"since {status.swept_since}" if status.swept_since else ""),
+        ("swept events", f"{status.swept_events:,}", f"the last sweep ended {status.swept_at or 'never'}"),
     ]
