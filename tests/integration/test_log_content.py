@@ -250,7 +250,7 @@ def rewriting(stores: Stores, node: Turns) -> None:
         for number, answer in enumerate(answers):
             endpoint.says(answer)
             turn = start(engine, number)
-            turn.complete(reply=Replied(MARK), calls=[CallRecord("send", {MARK: LONG}, "error", f"{LONG} error")])
+            turn.complete(reply=Replied(MARK), calls=[CallRecord("send", {MARK: f"{number} {LONG}"}, "success")])
             _fit(stores, turn, rewriter.within)
         rewriter.close()
     turn = start(engine, 9)
