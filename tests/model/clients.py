@@ -11,6 +11,7 @@ from tests.model.execution import Execution, Paused
 from tests.model.postgres_model import Result, Tables, copy_into, run_select, run_statement, statement_names
 from tests.model.redis_model import NOW_MS, Keyspace, Scripts
 from turnledger.store.database import driver_text
+from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings
 
 LATER_MS = NOW_MS + 600_000  # by then what is pending is overdue
@@ -139,6 +140,7 @@ class ModelDatabase:
 
     def __init__(self, here: Here, settings: StoreSettings) -> None:
         self.settings = settings
+        self.config = LiveConfig(None)
         self._here = here
 
     @contextmanager

@@ -25,7 +25,7 @@ def _store(place: str, old: str, new: str) -> Edit:
     return Edit(f"turnledger.store.{place}", old, new)
 
 
-_FINISH = "return self._finish(turns, outcomes)"
+_NOTE, _FINISH = "note(ledgers=len(heads), turns=len(turns))", "return self._finish(turns, outcomes)"
 _NO_OWNER = tuple(
     ScriptEdit(script, "found[2] ~= owner or found[3] ~= revision", "found[3] ~= revision")
     for script in ("save", "complete", "end")
@@ -44,7 +44,7 @@ VARIANTS = (
     Variant(
         "turns are finished in Redis before they are committed",
         scenarios.WHILE_COMMITTING,
-        (_checkpoint("commit_point:CommitPoint.commit_group", _FINISH, f"    {_FINISH}"),),
+        (_checkpoint("commit_point:CommitPoint._commit_counted", _NOTE, f"    {_FINISH}"),),
     ),
     Variant(
         "a job ends well although its own turn is pending",
@@ -78,7 +78,7 @@ VARIANTS = (
     Variant(
         "a direct commit takes another holder's for its own",
         scenarios.TAKE_OVER,
-        (_checkpoint("direct:DirectCommits.commit", " or run.epoch > turn.epoch", ""),),
+        (_checkpoint("direct:DirectCommits._commit", " or run.epoch > turn.epoch", ""),),
     ),
     Variant(
         "a take-over raises the epoch without looking whether it still holds the turn",
