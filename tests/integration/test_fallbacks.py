@@ -114,7 +114,7 @@ def test_a_completion_that_both_stores_refuse_waits_on_disk(private_servers: Emb
         private_servers.redis.stop()
         private_servers.postgres.stop()
         complete(turn, "One")
-        assert turn.spooled == folder / f"{turn.turn_id}.turn.json"
+        assert turn.spooled == folder / f"{turn.turn_id}.1.turn.json"
         kept = turn.spooled.read_bytes()
         private_servers.redis.start()
         private_servers.postgres.start()
@@ -126,6 +126,27 @@ def test_a_completion_that_both_stores_refuse_waits_on_disk(private_servers: Emb
         only_once(stores, turn)
         with pytest.raises(AlreadyHandled):
             begin(node, work_key="k")
+
+
+def test_a_superseded_holder_does_not_write_over_the_completion_on_disk(
+    private_servers: EmbeddedServers, tmp_path: Path
+) -> None:
+    """Both holders share a disk; the one that took the turn over counts (FL-4, CK-2)."""
+    with own_stores(private_servers) as stores:
+        node = stores.node(store=QUICK_STORE, spool_folder=tmp_path, **IMPATIENT)
+        former = begin(node, "First")
+        stores.redis.hset(stores.keys.record(former.turn_id), "lease_until", 0)
+        current = node.resume(former.turn_id)
+        private_servers.redis.stop()
+        private_servers.postgres.stop()
+        complete(current, "Current")
+        complete(former, "Former")
+        private_servers.redis.start()
+        private_servers.postgres.start()
+        assert node.recover() == 1
+        only_once(stores, current)
+        assert stores.texts() == ["Current"]
+        assert [path.name for path in tmp_path.iterdir()] == [f"{former.turn_id}.1.turn.json.refused"]
 
 
 def test_the_next_start_of_the_node_replays_its_spool(stores: Stores) -> None:

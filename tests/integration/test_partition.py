@@ -6,7 +6,8 @@ import pytest
 
 from tests.proxy import Proxy
 from tests.stores import Stores, assistant, begin, contents, user
-from turnledger.checkpoint import Completion, StaleTurn, Turns
+from turnledger.checkpoint import AlreadyHandled, CheckpointUnavailable, Completion, StaleTurn, Turns
+from turnledger.checkpoint.taking_over import take_over as really_take_over
 from turnledger.store import Replied
 
 
@@ -59,6 +60,49 @@ def test_a_turn_that_was_started_again_elsewhere_is_no_longer_its_first_holders(
     current.complete(reply=Replied("Current"))
     stores.drain()
     assert stores.texts() == ["Current"]
+
+
+def test_a_turn_that_was_committed_past_redis_is_not_begun_again(stores: Stores, proxy: Proxy) -> None:
+    """Its record looks untouched; an engine that asks again would reply a second time (ST-3, ST-8, FL-3)."""
+    node = stores.node(redis_url=proxy.url, retries=0, connect_timeout_s=0.3, reply_timeout_s=0.3)
+    turn = begin(node, turn_id="t-1")
+    proxy.cut()
+    turn.complete(reply=Replied("Once"))
+    proxy.restore()
+    with pytest.raises(AlreadyHandled, match="t-1"):
+        begin(node, turn_id="t-1")
+    assert stores.texts() == ["Once"]
+
+
+def test_a_turn_that_is_begun_again_without_redis_keeps_the_steps_that_are_history(
+    stores: Stores, proxy: Proxy, cut_off: Turns
+) -> None:
+    """A compaction has put them into the log; the commit counts on them, and must not take new ones for them (HV-8)."""
+    turn = begin(stores.node(), turn_id="t-1")
+    turn.save(steps=[user("one"), user("two")])
+    turn.compact(turn.history_to_replace(), steps=[user("both")], model="m")
+    again = begin(cut_off, turn_id="t-1")
+    assert contents(again.steps) == []
+    again.complete(reply=Replied("Three"), steps=[assistant("Three")])
+    assert contents(begin(stores.node()).history()) == contents([user("both"), assistant("Three")])
+
+
+def test_a_start_that_redis_forgets_at_once_says_that_it_may_be_repeated(
+    stores: Stores, proxy: Proxy, cut_off: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a failover does it, just when the first start of the turn is being fenced off (ST-8, FL-8)."""
+    begin(cut_off, turn_id="t-1")
+    node = stores.node()
+
+    def forget(*arguments: object, **named: object) -> object:
+        stores.redis.flushall()
+        return really_take_over(*arguments, **named)  # type: ignore[arg-type]  # passed on as they came
+
+    with monkeypatch.context() as patched:
+        patched.setattr("turnledger.checkpoint.turns.take_over", forget)
+        with pytest.raises(CheckpointUnavailable, match="start it again"):
+            begin(node, turn_id="t-1")
+    assert begin(node, turn_id="t-1").turn_id == "t-1"
 
 
 def test_steps_that_could_not_be_saved_come_with_the_next_save(stores: Stores, proxy: Proxy, cut_off: Turns) -> None:

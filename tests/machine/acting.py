@@ -41,6 +41,7 @@ def park(example: Example, handle: Handle, *, reason: str, letters: str) -> None
     words = _next_words(handle, letters)
     standing = handle.standing
     boot = _bootstrap(handle)
+    was_free, handle.of.may_be_free = handle.of.may_be_free, True  # it is as soon as Redis has been told
     outcome = example.call_of(
         handle, lambda: handle.turn.park(reason=reason, steps=steps_of(words), bootstrap=boot), what="park"
     )
@@ -49,9 +50,9 @@ def park(example: Example, handle: Handle, *, reason: str, letters: str) -> None
     example.judge(outcome, standing=standing)
     if outcome.succeeded:
         _saved(handle)
-        handle.of.is_parked = True
-    elif not outcome.calm:
-        handle.of.may_be_free = True
+    if outcome.calm:
+        handle.of.is_parked = handle.of.is_parked or outcome.succeeded
+        handle.of.may_be_free = was_free
 
 
 def append_input(example: Example, node: Node, turn: ModelTurn) -> None:
@@ -169,7 +170,7 @@ def _note_answer(example: Example, handle: Handle, attempt: Attempt, *, outcome:
     spooled = handle.turn.spooled
     if told and spooled is not None:
         assert not outcome.calm or attempt.standing is not Standing.OWNER, "spooled in calm"
-    else:
+    elif not _asked_before(handle.of, attempt):
         example.judge(replace(outcome, error=None) if told else outcome, standing=attempt.standing)
     if told:
         handle.attempt, attempt.spooled = attempt, spooled
@@ -177,6 +178,15 @@ def _note_answer(example: Example, handle: Handle, attempt: Attempt, *, outcome:
         attempt.ack = Ack.DUPLICATE if duplicate else Ack.COMPLETED
     elif isinstance(outcome.error, (CompletionConflict, *REFUSED)):
         attempt.ack = Ack.REFUSED
+
+
+def _asked_before(turn: ModelTurn, attempt: Attempt) -> bool:
+    """Whether another handle completed the turn with the very same: whoever asks gets the first answer."""
+    return any(
+        (other.words, other.kept, other.failure) == (attempt.words, attempt.kept, attempt.failure)
+        for other in turn.attempts
+        if other is not attempt
+    )
 
 
 def _send(handle: Handle, sending: Sending) -> str | None:

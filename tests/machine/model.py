@@ -164,6 +164,11 @@ class ModelTurn:
     def taken_up(self) -> None:
         self.is_parked = self.has_lapsed = self.may_be_free = False
 
+    def may_be_taken_up(self) -> None:
+        """Somebody has tried, and nobody knows how far that came."""
+        self.may_be_free = self.may_be_free or self.is_free
+        self.is_parked = self.has_lapsed = False
+
     @property
     def told(self) -> list[Attempt]:
         """The completions that an engine was told of, duplicates included."""

@@ -25,19 +25,22 @@ class SpooledTurn(NamedTuple):
 
 
 class Spool:
-    """A folder with one file a turn. A file is whole or not there, also after a power failure."""
+    """A folder with one file a turn and epoch. A file is whole or not there, also after a power failure.
+
+    The epoch keeps a holder that was superseded from writing over the completion of the one that came after it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, turn: CompletedTurn, *, built_on: Sequence[str]) -> Path:
-        """Put a turn on disk; when this returns it is there (fsync). A turn written again replaces its file.
+        """Put a turn on disk; when this returns it is there (fsync). A holder that writes again replaces its own file.
 
         Raises:
             OSError: the disk did not take it.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._folder / f"{turn.turn_id}{_SUFFIX}"
+        path = self._folder / f"{turn.turn_id}.{turn.epoch}{_SUFFIX}"
         temporary = path.with_suffix(f".{os.getpid()}")
         with temporary.open("w", encoding="utf-8") as file:
             file.write(encode_json({**asdict(turn), "built_on": list(built_on)}))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -13,6 +14,7 @@ from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreB
 from turnledger.store.accounts import find_account
 from turnledger.store.block import Account
 from turnledger.store.events import EventRow, encode_rows, failed_event, handled_key, message_event, started_event
+from turnledger.store.history import steps_in_log
 from turnledger.store.identity import check_turn_id, check_work_key, new_entry_id, new_turn_id
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
@@ -24,11 +26,13 @@ from turnledger.store.ledger import (
     create_ledgers,
     end_run,
     find_answered,
+    find_runs,
     lock_ledger,
     look_around,
     raise_epoch,
     read_head,
 )
+from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
 
 log = structlog.get_logger(__name__)
@@ -38,6 +42,17 @@ FIRST_REVISION = 1
 NO_LEDGER = Head(ledger_id=0, history_version=0, next_seq=0, turn_count=0)  # of a ledger that is still to be made
 
 Fields = dict[str, str | int]
+
+
+class FirstTry(NamedTuple):
+    """What a run that is begun again has to know of its first beginning.
+
+    `steps`, in wire form, are its first ones: a replacement of history has put them into the log, and the commit
+    counts on their being there.
+    """
+
+    epoch: int
+    steps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +118,22 @@ def refuse_known_work(request: StartRequest, view: LedgerView) -> None:
             raise already_running(other.turn_id, state=other.state, owner=other.owner)
 
 
-def refuse_answered(database: Database, request: StartRequest) -> None:
-    """Refuse a work key that Postgres knows to be completed.
+def refuse_done(database: Database, request: StartRequest) -> None:
+    """Refuse a work key that Postgres knows to be completed, and a run that it knows to have ended.
 
     Raises:
-        AlreadyHandled: names the run.
+        AlreadyHandled, TurnEnded: name the run.
     """
     with database.transaction() as connection:
         head = read_head(connection, request.ledger)
         wanted = [] if head is None else [(head.ledger_id, request.work_key)]
-        for answered in find_answered(connection, wanted).values():
-            raise already_handled(answered.turn_id, entry_id=answered.entry_id)
+        answered = find_answered(connection, wanted)
+        runs = find_runs(connection, [request.turn_id])
+    for first in answered.values():
+        raise already_handled(first.turn_id, entry_id=first.entry_id)
+    run = runs.get(request.turn_id)
+    if run is not None and run.outcome != "lost":  # given up for lost, and yet its record is here
+        _refuse_ended(run)
 
 
 def begin(database: Database, request: StartRequest, view: LedgerView) -> Beginning:
@@ -139,7 +159,10 @@ def refuse_decided(request: StartRequest, beginning: Beginning) -> None:
     """
     if beginning.answered is not None:
         raise already_handled(beginning.answered.turn_id, entry_id=beginning.answered.entry_id)
-    run = beginning.runs.get(request.turn_id)
+    _refuse_ended(beginning.runs.get(request.turn_id))
+
+
+def _refuse_ended(run: Run | None) -> None:
     if run is None or run.outcome is None:
         return
     if run.outcome in ("completed", "duplicate"):
@@ -209,12 +232,15 @@ def withdraw(database: Database, request: StartRequest, view: LedgerView) -> Non
         end_run(connection, head, run=run, outcome="abandoned", started_at=now, row=terminal)
 
 
-def fence_first_try(database: Database, request: StartRequest) -> int:
-    """The epoch of a run that is begun again while Redis, which would say whose it is, is away."""
+def fence_first_try(database: Database, request: StartRequest) -> FirstTry:
+    """Fence off whoever began the run before, while Redis, which would say who that is, is away."""
     with database.transaction() as connection:
-        lock_ledger(connection, request.ledger)
+        head = lock_ledger(connection, request.ledger)
         raised = raise_epoch(connection, request.turn_id)
-    return FIRST_EPOCH if raised is None else raised.epoch
+        if head is None or raised is None:
+            return FirstTry(FIRST_EPOCH, steps=())
+        written = steps_in_log(connection, head, request.turn_id, first=0) if raised.steps_written else []
+        return FirstTry(raised.epoch, tuple(encode_step(step) for step in written))
 
 
 def recorded_fields(request: StartRequest, view: LedgerView, beginning: Beginning, *, block: str) -> Fields:

@@ -116,7 +116,7 @@ class Turn:
         self._database = services.database
         self._record = record
         claim = Claim(record.turn_id, record.owner, record.revision)
-        self._session = Session(services.records, claim=claim, sent=len(steps), opening=opening)
+        self._session = Session(services.records, claim=claim, sent=0 if opening else len(steps), opening=opening)
         self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes)
         self._submission: Submission | None = None
         self._completed: tuple[_Asked, Completion] | None = None

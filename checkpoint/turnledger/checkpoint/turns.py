@@ -14,7 +14,9 @@ from turnledger.checkpoint.errors import (
     AlreadyRunning,
     CheckpointUnavailable,
     SliceLimit,
+    StaleTurn,
     TurnBlocked,
+    TurnNotFound,
 )
 from turnledger.checkpoint.inputs import raise_unless_parked, record_message
 from turnledger.checkpoint.leases import LeaseKeeper
@@ -42,7 +44,7 @@ from turnledger.checkpoint.starting import (
     fence_first_try,
     look_only,
     recorded_fields,
-    refuse_answered,
+    refuse_done,
     refuse_known_work,
     unrecorded_fields,
     unwritten_fields,
@@ -278,18 +280,23 @@ class Turns:
         if not request.recorded:
             return _Begun(unrecorded_fields(request, view))
         try:
-            beginning = begin(self._database, request, view)
-            block = block_of(self._database, view, beginning)
-            return _Begun(recorded_fields(request, view, beginning, block=block), again=beginning.again)
+            return self._begin_recorded(request, view)
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("start_not_recorded", **names(request.turn_id, request.ledger), reason=str(error))
         try:
             seen = look_only(self._database, request, view)
             block = block_of(self._database, view, seen)
-            return _Begun(unwritten_fields(request, view, seen, block=block))
         except (StoreUnavailable, StoreBusy) as error:
             log.error("history_not_read", **names(request.turn_id, request.ledger), reason=str(error))
             return _Begun(unwritten_fields(request, view, None, block=""), history_error=error)
+        if request.turn_id in seen.runs:  # begun before, or just now: to go on with it takes a write that fences
+            return self._begin_recorded(request, view)
+        return _Begun(unwritten_fields(request, view, seen, block=block))
+
+    def _begin_recorded(self, request: StartRequest, view: LedgerView) -> _Begun:
+        beginning = begin(self._database, request, view)
+        block = block_of(self._database, view, beginning)
+        return _Begun(recorded_fields(request, view, beginning, block=block), again=beginning.again)
 
     def _start_unsaved(self, request: StartRequest, error: CheckpointUnavailable) -> Turn:
         """Redis is away: the turn runs all the same, and is saved as soon as Redis is back."""
@@ -300,12 +307,13 @@ class Turns:
         return self._unsaved(request, begun, claim=claim, error=error)
 
     def _unsaved(self, request: StartRequest, begun: _Begun, *, claim: Claim, error: CheckpointUnavailable) -> Turn:
-        fields = begun.fields
+        fields, steps = begun.fields, tuple[str, ...]()
         if begun.again:
-            fields = {**fields, "epoch": fence_first_try(self._database, request)}
+            epoch, steps = fence_first_try(self._database, request)
+            fields = {**fields, "epoch": epoch, "covered": len(steps)}
         opening = Opening(request.ledger, fields)
         record = _new_record(claim, fields)
-        turn = Turn(self._services, record=record, opening=opening, history_error=begun.history_error)
+        turn = Turn(self._services, record=record, steps=steps, opening=opening, history_error=begun.history_error)
         turn.checkpoint_error = error
         return turn
 
@@ -361,7 +369,16 @@ class Turns:
             raise done_before(record.turn_id, entry_id=record.entry_id, failure=record.failure)
         if steps or record.revision > _unsaved_revision(record):
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
+        if record.recorded:
+            self._refuse_done_without_redis(request)
         return Turn(self._services, record=record, steps=steps)
+
+    def _refuse_done_without_redis(self, request: StartRequest) -> None:
+        """A node that was cut off from Redis may have committed the run, which looks untouched there."""
+        try:
+            refuse_done(self._database, request)
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("repeated_start_not_checked", **names(request.turn_id, request.ledger), reason=str(error))
 
     def _open(self, request: StartRequest, begun: _Begun, view: LedgerView) -> Turn:
         claim, fields = Claim(request.turn_id, new_token(), FIRST_REVISION), begun.fields
@@ -376,12 +393,21 @@ class Turns:
         crash_point("start.opened")
         record = _new_record(claim, fields)
         if begun.again:
-            turn = self._take_over(record, [])
+            turn = self._fence_first_start(record)
         else:
             turn = Turn(self._services, record=record, history_error=begun.history_error)
         if request.work_key and completions != view.completions:
             self._refuse_overtaken(request, turn)
         return turn
+
+    def _fence_first_start(self, record: Record) -> Turn:
+        try:
+            return self._take_over(record, [])
+        except (StaleTurn, TurnNotFound) as error:
+            turn_id = record.turn_id
+            raise CheckpointUnavailable(
+                f"turn {turn_id} began elsewhere meanwhile, or Redis lost its record; start it again"
+            ) from error
 
     def _refuse_overtaken(self, request: StartRequest, turn: Turn) -> None:
         """A turn of the ledger completed while this one started: if it did the same work, this one ends."""
@@ -389,7 +415,7 @@ class Turns:
             refuse_known_work(request, self._records.look(request.ledger, turn_id=request.turn_id))
             if not request.recorded:
                 return
-            refuse_answered(self._database, request)
+            refuse_done(self._database, request)
         except AlreadyHandled:
             turn.abandon()
             raise
