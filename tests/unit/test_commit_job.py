@@ -13,8 +13,8 @@ from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 
 from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.keys import job_id
-from turnledger.checkpoint.queue import COMMIT_FUNCTION, commit_job
+from turnledger.checkpoint.keys import fit_job_id, job_id
+from turnledger.checkpoint.queue import COMMIT_FUNCTION, FIT_FUNCTION, commit_job, fit_job
 
 SETTINGS = CheckpointSettings(redis_url="redis://localhost")
 TURN_ID = "0b5c2f8e-1111-4222-8333-944455556666"
@@ -72,6 +72,16 @@ def test_rq_reads_the_job_back(fake_redis: "Redis") -> None:
     assert job.get_status(refresh=False) is JobStatus.QUEUED
     assert job.created_at is not None
     assert job.enqueued_at is not None
+
+
+def test_rq_reads_the_job_of_a_rewriting_back(fake_redis: "Redis") -> None:
+    """On a queue of its own and under an id of its own; it may take twice a turn's time (RW-5, QU-2)."""
+    fields = fit_job(TURN_ID, settings=SETTINGS)
+    fake_redis.hset(f"rq:job:{fit_job_id(TURN_ID)}", items=[item for pair in fields.items() for item in pair])
+    job = Job.fetch(fit_job_id(TURN_ID), connection=fake_redis, serializer=JSONSerializer)
+    assert (job.func_name, job.args, job.kwargs) == (FIT_FUNCTION, [TURN_ID], {})
+    assert (job.origin, job.timeout, job.result_ttl, job.description) == ("rewrites", 120, 0, fit_job_id(TURN_ID))
+    assert fields.keys() == commit_job(TURN_ID, settings=SETTINGS).keys()
 
 
 def test_an_engine_node_does_not_import_rq() -> None:

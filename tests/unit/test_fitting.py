@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnledger.store.entry import CallRecord, Entry, Replied, decode_entry, encode_entry
-from turnledger.store.fitting import name_payload, needs_fitting, with_names
+from turnledger.store.fitting import condensed, name_payload, needs_fitting, with_names, with_stand_ins
 
 LONG = "x" * 201
 LONG_NAME = f"(201 bytes not shown, digest {hashlib.sha256(LONG.encode()).hexdigest()[:8]})"
@@ -98,6 +98,31 @@ def test_a_repeated_piece_is_rewritten_once() -> None:
         {"a": "(condensed) 1", "b": "(condensed) 1"},
         {"a": "(condensed) 1", "b": "(condensed) 2"},
     ]
+
+
+def test_a_stand_in_is_told_what_the_piece_is() -> None:
+    """An argument, or an error: the question to a rewriter differs (RW-2)."""
+    seen: list[tuple[str, str]] = []
+
+    def stand_in(text: str, kind: str) -> str:
+        seen.append((text, kind))
+        return "short"
+
+    entry = entry_with(CallRecord("n", {"a": LONG}, "error", LONG + "!"))
+    fitted = with_stand_ins(entry, stand_in=stand_in)
+    assert seen == [(LONG, "argument"), (LONG + "!", "error")]
+    assert fitted.calls == (CallRecord("n", {"a": "short"}, "error", "short"),)
+
+
+@pytest.mark.parametrize(
+    ("account", "stands"),
+    [("x" * 188, "used"), ("x" * 189, "not"), ("é" * 94, "used"), ("é" * 95, "not"), ("", "not"), (" \n", "not")],
+)
+def test_an_account_is_used_if_it_fits_with_its_prefix(account: str, stands: str) -> None:
+    """In 200 bytes of UTF-8 (RW-1)."""
+    assert condensed(account) == (f"(condensed) {account}" if stands == "used" else None)
+    assert condensed(None) is None
+    assert condensed("half a pair \ud800") is None
 
 
 def test_a_fitted_entry_needs_no_fitting() -> None:

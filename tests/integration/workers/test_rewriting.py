@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.endpoint import DEFAULT_TOKENS, Endpoint, Handler, closing_in_the_middle, computing, raw, saying, served
 from tests.engine import Engine, within
+from tests.processes import Processes
 from tests.proxy import Proxy
 from tests.rewriting import ACCOUNT, ANOTHER, LONG, Fitting, complete_long, entries, lose_job, named, sent
 from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
@@ -24,6 +25,8 @@ from turnledger.workers.errors import RewritingPostponed
 from turnledger.workers.reconciler import Finding, Reconciler
 from turnledger.workers.rewriting import Fitter
 from turnledger.workers.settings import WorkerSettings
+
+RQ = "import sys; sys.argv[0] = 'rq'; sys.path.insert(0, ''); from rq.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -567,6 +570,17 @@ def test_a_redis_that_is_full_gets_names_once_the_time_is_up(engine: Engine, fit
         engine.redis.config_set("maxmemory", "0")
     assert sent(entries(engine)[turn.turn_id]) == named(LONG)
     fitter.fit(turn.turn_id)
+
+
+def test_stock_workers_of_rq_rewrite_too(engine: Engine, endpoint: Endpoint, processes: Processes) -> None:
+    """A stock worker forks for every job, and has the same result (QU-9)."""
+    turn = complete_long(engine)
+    named_here = {"TURNLEDGER_REWRITE_BASE_URL": endpoint.url, "TURNLEDGER_REWRITE_MODEL": "small"}
+    arguments = ["worker", "--url", engine.redis_url, "--serializer", "json", "--burst", "rewrites"]
+    stock = processes.snippet(RQ, *arguments, environment=engine.environment(**named_here))
+    assert stock.wait() == 0
+    engine.commit_all()
+    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
 
 
 def test_a_failover_that_lost_the_account_has_it_made_again(engine: Engine, fitting: Fitting) -> None:
