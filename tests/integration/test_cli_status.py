@@ -10,7 +10,7 @@ from tests.ledger_checks import wait_until
 from tests.processes import Processes
 from tests.stores import LEAD, Stores, begin, user
 from turnledger.checkpoint import Turn, Turns
-from turnledger.store import LedgerName, Replied
+from turnledger.store import CallRecord, LedgerName, Replied
 from turnledger.store.retention import Retention
 from turnledger.workers.cli import counting, figures
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
@@ -103,10 +103,14 @@ def test_every_figure_has_its_value(stores: Stores, node: Turns, printed: Printe
         "quarantined": 1,
         "quarantined_turns": ["broken"],
         "queued_jobs": 3,
+        "queued_rewrites": 0,
         "failed_jobs": 0,
         "redis_memory_share": None,
         "redis_memory_share_limit": 0.85,
+        "late_commit": False,
+        "late_rewriting": False,
         "workers": 0,
+        "rewriters": 0,
         "upkeep": 0,
         "clock": False,
         "ledgers": 2,
@@ -206,6 +210,24 @@ def test_a_turn_that_waits_for_too_long_needs_a_person(stores: Stores, node: Tur
     stores.redis.zincrby(stores.keys.backlog, -61_000, turn.turn_id)
     assert run_status(output="json") == 1
     assert "no worker is alive" in printed()["attention"][0]
+
+
+def test_a_turn_that_waits_for_its_rewriting_needs_a_person_where_nobody_rewrites(
+    stores: Stores, printed: Printed
+) -> None:
+    """One that waits behind it is not late for itself (RW-5, OP-2)."""
+    rewriting = stores.node(rewriting="on")
+    turn, after = begin(rewriting), _start(rewriting, 2)
+    turn.complete(reply=Replied("Done"), calls=[CallRecord("send", {"text": "x" * 500})])
+    after.complete(reply=Replied("Done"))
+    stores.records.stand(after.turn_id, ledger=LEAD)
+    for each in (turn, after):
+        stores.redis.zincrby(stores.keys.backlog, -61_000, each.turn_id)
+    assert run_status(output="json") == 1
+    status = printed()
+    assert (status["queued_rewrites"], status["late_rewriting"], status["late_commit"]) == (1, True, False)
+    (sentence,) = status["attention"]
+    assert "turnledger worker --queue rewrites" in sentence
 
 
 def test_a_queue_at_its_bound_is_warned_about(

@@ -82,6 +82,13 @@ class Place(NamedTuple):
     waits_for: str
 
 
+class Late(NamedTuple):
+    """Whether turns have waited for too long: for their rewriting, for their commit."""
+
+    rewriting: bool
+    commit: bool
+
+
 class JobKeys(NamedTuple):
     """A job as a script sees it: its queue, its id, and the fields of its hash."""
 
@@ -377,8 +384,16 @@ class Records:
 
     def overdue(self, *, older_than_s: float, most: int) -> list[tuple[str, str]]:
         """(turn_id, encoded ledger) of turns pending for longer, oldest first."""
+        return [(turn_id, ledger) for turn_id, ledger, _ in self._overdue(older_than_s, most)]
+
+    def late(self, *, older_than_s: float) -> Late:
+        """Whether any turn has been pending for longer: one that waits for a rewriting, and one that does not."""
+        kinds = {bool(waits) for _, _, waits in self._overdue(older_than_s, 1)}
+        return Late(rewriting=True in kinds, commit=False in kinds)
+
+    def _overdue(self, older_than_s: float, most: int) -> list[tuple[str, str, int]]:
         answer = self._run("overdue", [self.keys.backlog], [self.keys.turn_prefix, round(older_than_s * 1000), most])
-        return list(zip(answer[::2], answer[1::2], strict=True))
+        return list(zip(answer[::3], answer[1::3], answer[2::3], strict=True))
 
     def prune(self, *, older_than_s: float, most: int) -> int:
         """Take turns without a record off the two indexes; returns how many."""

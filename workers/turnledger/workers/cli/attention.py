@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from turnledger.workers.cli.figures import Status
 from turnledger.workers.cli.output import many
 
-LONGEST_WAIT_S = 60.0  # by then a turn is committed, whatever died on the way
-
 
 def attention(status: Status) -> list[str]:
     """A sentence for each thing that does not pass by itself; none: nothing needs a person."""
@@ -35,9 +33,16 @@ def _set_aside(status: Status) -> list[str]:
 
 
 def _late(status: Status) -> list[str]:
-    if status.oldest_pending_s is None or status.oldest_pending_s <= LONGEST_WAIT_S:
-        return []
-    return [f"the oldest pending turn has waited for {status.oldest_pending_s:.0f} s: {_who_is_missing(status)}"]
+    found = []
+    if status.late_commit:
+        waited_s = status.oldest_pending_s or 0
+        found.append(f"the oldest pending turn has waited for {waited_s:.0f} s: {_who_is_missing(status)}")
+    if status.late_rewriting and not status.rewriters:
+        found.append(
+            f"{many(status.queued_rewrites, 'turn')} queued to be rewritten, and no worker does that; run "
+            "`turnledger worker --queue rewrites`, or they are committed with names after a while"
+        )
+    return found
 
 
 def _crowded(status: Status) -> list[str]:

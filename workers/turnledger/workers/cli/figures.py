@@ -22,6 +22,7 @@ from turnledger.workers.worker import rq_connection
 MOST_PAGES = 2_000  # of the table of ledgers, 16 MiB: larger ones are sampled, so that a look stays cheap
 
 _PAGES = text("SELECT pg_relation_size('ledger') / current_setting('block_size')::bigint")
+LONGEST_WAIT_S = 60.0  # by then a turn is committed, whatever died on the way
 _STORED = text(
     "SELECT count(*), coalesce(sum(turn_count), 0), coalesce(sum(next_seq), 0) FROM ledger TABLESAMPLE SYSTEM (:share)"
 )
@@ -53,11 +54,15 @@ class Status:
     quarantined: int
     quarantined_turns: tuple[str, ...]
     queued_jobs: int
+    queued_rewrites: int
     failed_jobs: int
     redis_memory_bytes: int
     redis_memory_share: float | None
     redis_memory_share_limit: float
+    late_commit: bool
+    late_rewriting: bool
     workers: int
+    rewriters: int
     upkeep: int
     clock: bool
     ledgers: int
@@ -84,7 +89,7 @@ def read_status() -> Status:
         with database.snapshot() as connection:
             stored = {**_stored(connection), **_swept(connection)}
     with the_records() as records:
-        on_their_way = {**_queue(records), **_memory(records), **asdict(count_turns(records))}
+        on_their_way = {**_queue(records), **_late(records), **_memory(records), **asdict(count_turns(records))}
         return Status(**stored, **on_their_way, **_fleet(records.settings))
 
 
@@ -115,8 +120,9 @@ def _queue(records: Records) -> dict[str, Any]:
         pipeline.zcard(keys.quarantined)
         pipeline.zrange(keys.quarantined, 0, NAMED - 1)
         pipeline.llen(keys.queue)
+        pipeline.llen(keys.rewrites)
         pipeline.zcard(keys.failed_registry)
-        (seconds, microseconds), pending, oldest, quarantined, aside, queued, failed = pipeline.execute()
+        (seconds, microseconds), pending, oldest, quarantined, aside, queued, rewrites, failed = pipeline.execute()
     return {
         "pending": pending,
         "pending_limit": records.settings.pending_turns,
@@ -124,8 +130,14 @@ def _queue(records: Records) -> dict[str, Any]:
         "quarantined": quarantined,
         "quarantined_turns": tuple(aside),
         "queued_jobs": queued,
+        "queued_rewrites": rewrites,
         "failed_jobs": failed,
     }
+
+
+def _late(records: Records) -> dict[str, bool]:
+    late = records.late(older_than_s=LONGEST_WAIT_S)
+    return {"late_commit": late.commit, "late_rewriting": late.rewriting}
 
 
 def _memory(records: Records) -> dict[str, Any]:
@@ -145,5 +157,6 @@ def _fleet(checkpoint: CheckpointSettings) -> dict[str, Any]:
     with translated(), redis:
         return {
             "workers": Fleet(redis, queue=checkpoint.commit_queue).alive(silent_for_s=silent_for_s),
+            "rewriters": Fleet(redis, queue=checkpoint.rewrite_queue).alive(silent_for_s=silent_for_s),
             "upkeep": Fleet(redis, queue=checkpoint.upkeep_queue).alive(silent_for_s=silent_for_s),
         }

@@ -50,6 +50,7 @@ def _on_their_way(status: Status) -> list[Row]:
         ("  replaced", f"{status.replaced:,}", "of these; their history was replaced meanwhile"),
         ("pending turns", f"{status.pending:,}", oldest or "completed, not committed yet"),
         ("queued jobs", f"{status.queued_jobs:,}", ""),
+        ("queued rewrites", f"{status.queued_rewrites:,}", "turns with over-long payloads"),
     ]
 
 
@@ -67,6 +68,7 @@ def _at_work(status: Status) -> list[Row]:
     return [
         ("Redis memory", f"{status.redis_memory_bytes / MIB:,.1f} MiB", limit),
         ("workers", f"{status.workers:,}", "heard of within the last minute"),
+        ("rewriters", f"{status.rewriters:,}", "likewise; workers of the queue of rewrites"),
         ("upkeep", f"{status.upkeep:,}", "likewise"),
         ("clock", "runs" if status.clock else "none", ""),
     ]
