@@ -8,14 +8,24 @@ WITH named AS (
         AS run (ledger_id, turn_id, last_seq)
 ), bound AS (
     SELECT ledger_id, max(last_seq) AS last_seq FROM named GROUP BY ledger_id
+), old AS (
+    SELECT event.ledger_id, event.seq
+    FROM bound
+    CROSS JOIN LATERAL (
+        SELECT ledger_id, seq, turn_id
+        FROM ledger_event
+        WHERE ledger_id = bound.ledger_id AND seq <= bound.last_seq
+        ORDER BY seq
+        OFFSET 0  -- looked through as it stands, ledger by ledger
+    ) AS event
+    WHERE (event.ledger_id, event.turn_id) IN (SELECT ledger_id, turn_id FROM named) OR (
+        SELECT run.swept FROM ledger_turn AS run
+        WHERE run.turn_id = event.turn_id AND run.ledger_id = event.ledger_id
+    )
 ), removed AS (
     DELETE FROM ledger_event AS event
-    USING bound
-    WHERE event.ledger_id = bound.ledger_id AND event.seq <= bound.last_seq
-        AND ((event.ledger_id, event.turn_id) IN (SELECT ledger_id, turn_id FROM named) OR (
-            SELECT run.swept FROM ledger_turn AS run
-            WHERE run.turn_id = event.turn_id AND run.ledger_id = event.ledger_id
-        ))
+    USING old
+    WHERE event.ledger_id = old.ledger_id AND event.seq = old.seq
     RETURNING event.ledger_id, event.seq
 ), first_histories AS (
     DELETE FROM ledger_event AS event

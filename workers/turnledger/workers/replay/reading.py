@@ -91,5 +91,7 @@ def _completed(connection: Connection, ledger_id: int) -> dict[str, str]:
 
 
 def _all_events(connection: Connection, head: Head) -> Iterator[Event]:
-    for first in range(0, head.next_seq, PAGE):
-        yield from events(connection, head, first_seq=first, most=PAGE)
+    first = 0
+    while found := events(connection, head, first_seq=first, most=PAGE):
+        yield from found
+        first = found[-1].seq + 1
