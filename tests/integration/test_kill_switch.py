@@ -14,7 +14,7 @@ from turnledger.checkpoint import AlreadyHandled, AlreadyRunning, Turn, Turns
 from turnledger.checkpoint.errors import SliceLimit
 from turnledger.checkpoint.preview import next_block
 from turnledger.checkpoint.record import LedgerView
-from turnledger.store import Message, NoReplyOwed, Replied, user_message
+from turnledger.store import InvalidInput, Message, NoReplyOwed, Replied, user_message
 from turnledger.store.activity import tool_started
 from turnledger.workers.reconciler import Reconciler
 from turnledger.workers.settings import WorkerSettings
@@ -127,24 +127,29 @@ def test_a_resume_across_the_switch_keeps_what_was_decided(
     assert (in_postgres(stores) == before) is (at_start == "off")
 
 
-def test_a_replacement_of_history_by_a_turn_without_one_does_nothing(stores: Stores, switch: Switch) -> None:
-    """Its steps stay whole; the ledger is not touched, now or when the switch is on again (RT-2, HV-1)."""
+def test_a_turn_without_history_replaces_its_own_steps_alone(stores: Stores, switch: Switch) -> None:
+    """Also after a resume; the ledger is not touched, now or when the switch is on again (RT-2, HV-1, ID-4)."""
     finished(switch.node, "One")
     stores.drain()
     before = in_postgres(stores), stores.head()
     switch.turn("off")
     turn = begin(switch.node, "Two")
-    turn.save(steps=[user("Two"), assistant("Well")])
-    for _ in ("off", "on"):
-        history = turn.history_to_replace()
-        assert history.steps == ()
-        turn.compact(history, steps=[assistant("In short")], model="m")
-        turn.hand_off(history, steps=[assistant("In short")], model="m", profile="p")
-        switch.turn("on")
-    turn.save(steps=[calling("c1"), result("c1")])
+    turn.save(steps=[user("Two"), assistant("Well"), calling("c1"), result("c1")], bootstrap={"a": 1})
+    assert turn.history_to_replace().steps == ()
+    with pytest.raises(InvalidInput, match="c9"):
+        turn.compact(turn.history_to_replace(), steps=[calling("c9")], model="m")
+    turn.compact(turn.history_to_replace(), steps=[assistant("In short")], model="m", covers=2)
+    assert (contents(turn.history()), turn.bootstrap) == (contents([assistant("In short")]), None)
+    assert contents(turn.steps) == contents([calling("c1"), result("c1")])
+    switch.turn("on")
+    turn.park(reason="waiting")
+    turn = stores.node().resume(turn.turn_id)
+    assert (contents(turn.history()), len(turn.steps)) == (contents([assistant("In short")]), 2)
+    assert turn.history_to_replace().steps == tuple(turn.history())
+    turn.hand_off(turn.history_to_replace(), steps=[assistant("Shorter")], model="m", profile="p")
+    assert (contents(turn.history()), turn.steps) == (contents([assistant("Shorter")]), ())
     child = turn.open_child("helper", steps=[user("Take over")], model="m")
     turn.end_child(child, outcome="done")
-    assert len(turn.steps) == 4
     turn.complete(reply=NoReplyOwed())
     stores.drain()
     assert (in_postgres(stores), stores.head()) == before

@@ -379,6 +379,24 @@ def test_a_lost_turn_that_comes_back_after_its_events_were_swept_keeps_what_it_w
     assert replayed(stores) == contents([user("Lost"), assistant("Here")])
 
 
+def test_a_lost_turn_whose_own_steps_are_in_the_log_keeps_them(stores: Stores, node: Turns) -> None:
+    """Whoever comes back for it has forgotten them, perhaps (RT-4, HV-8)."""
+    turn = begin(node, "Lost")
+    turn.save(steps=[user("Lost")])
+    replace(turn, "In short")
+    other = begin(node, "Other")
+    replace(other, "Shorter")
+    other.complete(reply=NoReplyOwed())
+    stores.drain()
+    with stores.database.transaction() as connection:
+        head = lock_ledger(connection, LEAD)
+        assert head is not None
+        lose_run(connection, head, turn.turn_id, code="session_lost", now="2026-01-01T00:00:00.000Z")
+    before = seqs_of(stores, turn)
+    assert sweep(stores, event_retention_days=10) == NOTHING
+    assert seqs_of(stores, turn) == before
+
+
 def test_what_a_swept_turn_writes_after_its_end_goes_with_the_next_batch(stores: Stores, node: Turns) -> None:
     """No remainder stays for ever (RT-4)."""
     turn = finished(node, "Old")

@@ -150,6 +150,7 @@ class Record:
     delivery: str
     failure: str
     before: tuple[EventRow, ...]
+    replacement: tuple[str, ...] = ()  # in wire form: what an unrecorded turn has put in the place of its covered steps
 
 
 def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
@@ -186,6 +187,7 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         delivery=fields.get("delivery", ""),
         failure=fields.get("failure", ""),
         before=decode_rows(fields.get("before")),
+        replacement=tuple(decode_json(fields["replacement"])) if fields.get("replacement") else (),
     )
 
 

@@ -36,9 +36,6 @@ class ReplaceableHistory:
     steps: tuple[Step, ...]
 
 
-NO_HISTORY = ReplaceableHistory(version=0, through_seq=-1, steps=())  # of a turn that is not recorded
-
-
 def history_to_replace(records: Records, database: Database, *, ledger: LedgerName) -> ReplaceableHistory:
     """Commit what is pending for the ledger, then read its history from Postgres alone, under its lock.
 

@@ -19,7 +19,6 @@ from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
 from turnledger.checkpoint.replacing import (
-    NO_HISTORY,
     ReplaceableHistory,
     end_child_ledger,
     history_to_replace,
@@ -61,8 +60,8 @@ from turnledger.store.ledger import (
     lock_ledger,
     read_head,
 )
-from turnledger.store.replacement import Replacement
-from turnledger.store.steps import decode_step
+from turnledger.store.replacement import Replacement, check_replacement
+from turnledger.store.steps import decode_step, encode_step
 from turnledger.store.times import time_text, utc_now
 
 log = structlog.get_logger(__name__)
@@ -342,14 +341,15 @@ class Turn:
     def history(self) -> list[Step]:
         """The replayable model history of the ledger, oldest first: committed steps, then those on their way.
 
-        Read when asked for; steps of this turn are not in it while it runs. Empty where the turn is not recorded.
+        Read when asked for; steps of this turn are not in it while it runs. Where the turn is not recorded it is what
+        this turn itself has put in the place of its steps.
 
         Raises:
             UnsupportedEvent, CorruptData: a stored step cannot be read; names it.
             CheckpointUnavailable, StoreUnavailable, StoreBusy: try again.
         """
         if not self._record.recorded:
-            return []
+            return [decode_step(step) for step in self._record.replacement]
         view = self._records.look(self.ledger, turn_id=self.turn_id)
         uncommitted = [turn for turn in view.uncommitted if turn.turn_id != self.turn_id]
         with self._database.snapshot() as connection:
@@ -366,14 +366,14 @@ class Turn:
     def history_to_replace(self) -> ReplaceableHistory:
         """The ledger's history, to compute a replacement from; what was pending is committed first.
 
-        Steps of this turn are not in it: `turn.steps` has them. Empty where the turn is not recorded.
+        Steps of this turn are not in it: `turn.steps` has them. Where the turn is not recorded it is `turn.history()`.
 
         Raises:
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
             StoreRefused, CorruptData: a pending turn cannot be stored; a worker will set it aside.
         """
         if not self._record.recorded:
-            return NO_HISTORY
+            return ReplaceableHistory(version=0, through_seq=-1, steps=tuple(self.history()))
         return history_to_replace(self._records, self._database, ledger=self.ledger)
 
     def compact(
@@ -383,8 +383,8 @@ class Turn:
 
         The replacement stands for `history` and for the first `covers` of `turn.steps` (None: all of them). Those
         become rows of the old version and leave `turn.steps`; their calls still count in the entry. What others
-        complete meanwhile follows the replacement. The bootstrap is dropped: it belonged to the old history. A turn
-        that is not recorded has no history to replace: nothing happens, and `turn.steps` stay whole.
+        complete meanwhile follows the replacement. The bootstrap is dropped: it belonged to the old history. Of a
+        turn that is not recorded only its own record changes.
 
         Raises:
             StaleHistory: history was replaced meanwhile, or the turn taken over; read it again. Nothing was written.
@@ -477,10 +477,6 @@ class Turn:
         profile: str | None,
     ) -> None:
         covered = self._covered_after(covers)
-        if not self._record.recorded:
-            log.info("nothing_to_replace", **self._names)
-            return
-        self._session.save(self._held.wire, fields={})
         replacement = Replacement(
             turn_id=self.turn_id,
             epoch=self._record.epoch,
@@ -491,9 +487,22 @@ class Turn:
             model=model,
             profile=profile,
         )
+        if not self._record.recorded:
+            self._replace_in_record(replacement, covered=covered)
+            return
+        self._session.save(self._held.wire, fields={})
         cursor = replace_in_postgres(self._database, replacement, record=self._record)
         self._advance(replace(cursor, pending=self.cursor.pending), covered=covered)
         mark_others(self._records, ledger=self.ledger, version=cursor.history_version, by=self.turn_id)
+
+    def _replace_in_record(self, replacement: Replacement, *, covered: int) -> None:
+        check_replacement(replacement)
+        wire = tuple(encode_step(step) for step in replacement.steps)
+        kept = encode_json(list(wire))
+        self._held.checked((), calls_may_stay_open=True, also_sent=kept)
+        self._record = replace(self._record, replacement=wire, covered=covered, bootstrap=None)
+        self.bootstrap = None
+        self._note_replaced({"replacement": kept, "covered": covered, "bootstrap": ""})
 
     @property
     def _began_switched_off(self) -> bool:
@@ -510,13 +519,15 @@ class Turn:
         """Follow the own replacement; if Redis does not take it now, the next save or the reconciler brings it."""
         self._record = replace(self._record, cursor=cursor, covered=covered, bootstrap=None)
         self.bootstrap = None
-        fields: Fields = {"cursor": cursor.encode(), "covered": covered, "bootstrap": "", "replaced_by": ""}
+        self._note_replaced({"cursor": cursor.encode(), "covered": covered, "bootstrap": "", "replaced_by": ""})
+        crash_point("replace.advanced")
+
+    def _note_replaced(self, fields: Fields) -> None:
         try:
             self._session.save(self._held.wire, fields=fields)
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
             log.warning("record_not_advanced", **self._names, reason=str(error))
-        crash_point("replace.advanced")
 
     def _complete_once(self, account: Account, steps: Sequence[Step]) -> Completion:
         asked = (account, tuple(steps))

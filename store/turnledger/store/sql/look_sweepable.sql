@@ -1,8 +1,9 @@
 -- What these runs have in the log, looked up under their ledgers' locks. Without its first event a history version
--- cannot be replayed, and without a rollback the steps that it took back would count again: such a run stays whole.
+-- cannot be replayed, without a rollback the steps that it took back would count again, and a lost run that comes back
+-- may want the steps that it had put into the log: such a run stays whole.
 SELECT
     run.turn_id, run.ledger_id, run.ended_at, bounds.last_seq, bounds.last_seq - bounds.first_seq + 1 AS length,
-    run.turn_id IS NOT DISTINCT FROM base.turn_id OR EXISTS (
+    run.turn_id IS NOT DISTINCT FROM base.turn_id OR run.outcome = 'lost' AND run.steps_written > 0 OR EXISTS (
         SELECT FROM ledger_event AS event
         WHERE event.ledger_id = run.ledger_id AND event.type = 'rollback' AND event.turn_id = run.turn_id
     ) AS needed
