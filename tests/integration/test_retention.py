@@ -1,5 +1,6 @@
 """What is older than the configuration allows is deleted, and nothing that anybody needs."""
 
+import re
 import threading
 from dataclasses import replace as changed
 from datetime import UTC, datetime, timedelta
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.configuring import write_config
-from tests.stores import LEAD, Stores, assistant, begin, contents, user
+from tests.stores import LEAD, TABLES, Stores, assistant, begin, contents, user
 from turnledger.checkpoint import AlreadyHandled, Turn, TurnBlocked, Turns
 from turnledger.store import CorruptData, Database, InvalidInput, LedgerName, Message, NoReplyOwed, Replied
 from turnledger.store.accounts import find_account, save_account
 from turnledger.store.activity import message_updated, messages_summarized
 from turnledger.store.block import Account
+from turnledger.store.database import driver_text
 from turnledger.store.history import replay
 from turnledger.store.ledger import find_runs, lock_ledger
 from turnledger.store.retention import Removed, Retention, RetentionTotals, read_totals
@@ -556,3 +558,60 @@ def test_the_log_refuses_to_lose_an_event_in_any_other_way(stores: Stores, node:
     finished(node)
     with pytest.raises(Exception, match="append-only"):
         stores.execute("DELETE FROM ledger_event")
+
+
+def seed_many(stores: Stores) -> None:
+    """Enough for a planner to see that scanning it all is no good: 2,000 turns in 20 ledgers."""
+    node = stores.node()
+    for number in range(20):
+        begin(node, ledger=LedgerName("lead", f"jira:POC-{number}")).abandon()
+    stores.execute(
+        "INSERT INTO ledger_turn (turn_id, ledger_id, work_key, started_at, ended_at, outcome)"
+        " SELECT 'old-' || ledger_id || '-' || n, ledger_id, '', now(), now() - interval '60 days', 'completed'"
+        " FROM ledger, generate_series(1, 100) AS n"
+    )
+    stores.execute(
+        "INSERT INTO ledger_entry (ledger_id, ordinal, entry_id, turn_id, work_key, completed_at, entry)"
+        " SELECT ledger_id, row_number() OVER (), gen_random_uuid(), turn_id, '',"
+        " now() - random() * interval '60 days', json_build_object('triggered_by', repeat('word ', 100))"
+        " FROM ledger_turn WHERE turn_id LIKE 'old-%'"
+    )
+    stores.execute(
+        "INSERT INTO ledger_event"
+        " (ledger_id, seq, history_version, type, schema_version, turn_id, payload, occurred_at)"
+        " SELECT ledger_id, 10 + row_number() OVER (PARTITION BY ledger_id), 0, 'agent_step', 1, turn_id, '{}', now()"
+        " FROM ledger_turn, generate_series(1, 4) WHERE turn_id LIKE 'old-%'"
+    )
+    stores.execute("ANALYZE ledger, ledger_turn, ledger_event, ledger_entry")
+
+
+@pytest.mark.parametrize(
+    ("statement", "index", "parameters"),
+    [
+        ("sweep_entries", "ledger_entry_completed", {"after": "1970-01-01", "age_s": 5_000_000.0, "most": 10}),
+        (
+            "lock_sweepable",
+            "ledger_turn_unswept",
+            {"after": "1970-01-01", "after_turn_id": "", "age_s": 86_400.0, "most": 10},
+        ),
+        ("look_sweepable", "ledger_event_key", {"age_s": 86_400.0, "turn_ids": ["old-1-1"]}),
+        (
+            "sweep_events",
+            "ledger_event_pkey",
+            {"age_s": 86_400.0, "ledger_ids": [1, 2], "turn_ids": ["old-1-1", "old-2-1"], "last_seqs": [20, 20]},
+        ),
+    ],
+)
+def test_a_batch_looks_things_up_and_scans_no_table(
+    stores: Stores, statement: str, index: str, parameters: dict[str, object]
+) -> None:
+    """Whatever the planner believes of its arrays (RT-4, PR-5)."""
+    seed_many(stores)
+    with stores.connection() as connection:
+        if statement == "sweep_events":
+            connection.execute(driver_text("prepare_sweep").encode())
+        rows = connection.execute(f"EXPLAIN {driver_text(statement)}".encode(), parameters).fetchall()
+    plan = "\n".join(row[0] for row in rows)
+    assert index in plan
+    scanned = {table for table in TABLES if re.search(rf"Seq Scan on {table}\b", plan)}
+    assert scanned <= {"ledger", "ledger_account"}, plan
