@@ -24,7 +24,8 @@ _ENDED_BY = {"completed": "completed", "failed": "failed", "abandoned": "failed"
 _REPLACEMENTS = ("compaction", "handoff")
 _PROVISIONAL = "lost:"  # how the key of a terminal begins that a later completion overrules
 _MAY_STAY = re.compile(r"rq:(queues|workers(:commits|:upkeep)?)$")
-_UPKEEP = re.compile(r"rq:(queue:upkeep|job:(reconcile|retention|invalidate-.+))$")  # the clock asks for it all the time
+# What the clock asks for all the time.
+_UPKEEP = re.compile(r"rq:(queue:upkeep|job:(reconcile|retention|invalidate-.+))$")
 
 
 @dataclass(frozen=True)
