@@ -65,10 +65,6 @@ class Fitting:
             fitter.fit(job.removeprefix("fit-"))
             self._engine.redis.delete(f"rq:job:{job}")
 
-    def close(self) -> None:
-        if self._rewriter:
-            self._rewriter.close()
-
 
 def lose_job(engine: Engine, turn: Turn) -> None:
     """An operator deletes the job of a rewriting."""

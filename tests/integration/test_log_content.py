@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -26,11 +26,11 @@ from turnledger.store import (
     openai_step,
 )
 from turnledger.store.activity import tool_ended, tool_started
-from turnledger.store.rewriting import Rewriter, Rewriting
+from turnledger.store.rewriting import Rewriting
 from turnledger.workers.committer import Committer
 from turnledger.workers.reconciler import Reconciler
 from turnledger.workers.rewriting import Fitter, OpenAIRewriter, RewriteSettings
-from turnledger.workers.rewriting.time_left import TimeLeft
+from turnledger.workers.rewriting.fitter import RewriterFor
 from turnledger.workers.settings import WorkerSettings
 
 MARK = "MARKED"
@@ -252,10 +252,9 @@ def rewriting(stores: Stores, node: Turns) -> None:
             turn = start(engine, number)
             turn.complete(reply=Replied(MARK), calls=[CallRecord("send", {MARK: f"{number} {LONG}"}, "success")])
             _fit(stores, turn, rewriter.within)
-        rewriter.close()
     turn = start(engine, 9)
     turn.complete(reply=Replied(MARK), calls=[CallRecord("send", {MARK: LONG}, "success")])
-    _fit(stores, turn, lambda left: _Raising())
+    _fit(stores, turn, lambda _: nullcontext(_Raising()))
 
 
 class _Raising:
@@ -265,7 +264,7 @@ class _Raising:
         raise ValueError(f"{text} cannot be rewritten")
 
 
-def _fit(stores: Stores, turn: Turn, rewriter: Callable[[TimeLeft], Rewriter]) -> None:
+def _fit(stores: Stores, turn: Turn, rewriter: RewriterFor) -> None:
     fitter = Fitter(
         records=stores.records, rewriter=rewriter, within_s=30.0, settings=WorkerSettings(), stopped=lambda: False
     )

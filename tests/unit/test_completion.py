@@ -26,7 +26,12 @@ ASK = openai_step({"role": "user", "content": "Please"})
 
 
 def draft(
-    reply: Reply | None = None, *, steps: Sequence[Step] = (), message_ids: Sequence[str] = (), **account: Any
+    reply: Reply | None = None,
+    *,
+    steps: Sequence[Step] = (),
+    message_ids: Sequence[str] = (),
+    rewriting: Any = "off",
+    **account: Any,
 ) -> Draft:
     return draft_completion(
         Account(reply=NoReplyOwed() if reply is None else reply, **account),
@@ -35,6 +40,7 @@ def draft(
         triggered_by="Please",
         message_ids=message_ids,
         steps=steps,
+        rewriting=rewriting,
     )
 
 
@@ -60,6 +66,25 @@ def test_stated_calls_replace_those_of_the_steps() -> None:
     for calls in ((), (CallRecord("send"),)):
         found = draft(steps=[CALLING, ANSWER], calls=calls)
         assert decode_entry(str(found.fields["entry"]), ordinal=None).calls == calls
+
+
+@pytest.mark.parametrize(
+    ("rewriting", "wanted", "fitting"),
+    [("off", "rewrite", "names"), ("off", "names", "names"), ("on", "rewrite", "rewrite"), ("on", "names", "names")],
+)
+def test_a_turn_waits_for_a_rewriter_where_there_is_one_and_the_engine_does_not_object(
+    rewriting: Any, wanted: Any, fitting: str
+) -> None:
+    """A budget that ended the turn is such an objection; nothing over-long waits for nobody (RW-4, RW-5)."""
+    long = draft(calls=(CallRecord("send", {"text": "x" * 201}),), fitting=wanted, rewriting=rewriting)
+    assert long.fields["fitting"] == fitting
+    assert draft(fitting=wanted, rewriting=rewriting).fields["fitting"] == "none"
+
+
+def test_a_fitting_that_is_not_known_is_refused() -> None:
+    """Or the entry would be stored as it is (RW-1)."""
+    with pytest.raises(InvalidInput, match="rewrite or names"):
+        draft(fitting="name")
 
 
 @pytest.mark.parametrize(("length", "fitting"), [(200, "none"), (201, "names")])

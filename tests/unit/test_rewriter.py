@@ -4,6 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -59,24 +61,19 @@ def settings(endpoint: Endpoint, **given: Any) -> RewriteSettings:
 class Rewriters:
     """Rewriters for one endpoint; closed with the test."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, opened: ExitStack) -> None:
         self._endpoint = endpoint
-        self._made: list[OpenAIRewriter] = []
+        self._opened = opened
 
     def __call__(self, *, left: TimeLeft | None = None, **given: Any) -> BoundRewriter:
-        self._made.append(OpenAIRewriter(settings(self._endpoint, **given)))
-        return self._made[-1].within(left or TimeLeft(30))
-
-    def close(self) -> None:
-        for made in self._made:
-            made.close()
+        made = OpenAIRewriter(settings(self._endpoint, **given))
+        return self._opened.enter_context(made.within(left or TimeLeft(30)))
 
 
 @pytest.fixture
 def rewriters(endpoint: Endpoint) -> Iterator[Rewriters]:
-    made = Rewriters(endpoint)
-    yield made
-    made.close()
+    with ExitStack() as opened:
+        yield Rewriters(endpoint, opened)
 
 
 def ask(rewriter: BoundRewriter, text: str = MARKER * 20, *, budget: int = 188, agent: str = "lead") -> Rewriting:
@@ -151,6 +148,8 @@ UNUSABLE: dict[str, tuple[Handler, int | None]] = {
     "too many requests": (raw(b"{}", status=429, headers={"Retry-After": "1"}), 0),
     "a refused key": (raw(b"{}", status=401), 0),
     "a page that is not there": (raw(b"", status=404), 0),
+    "an error without end": (raw(b" " * 30_000_000, status=500), 0),
+    "another success": (raw(completion("fine"), status=202), 0),
 }
 
 
@@ -199,6 +198,29 @@ def test_an_endpoint_that_drips_is_cut_off_when_the_time_is_up(
     """Although no single wait is long (RW-5)."""
     endpoint.says(dripping(released))
     made = ask(rewriters(left=TimeLeft(0.3)))
+    assert made.text is None
+    assert made.tokens > 0
+
+
+def dripping_headers(released: threading.Event) -> Handler:
+    """A status line, then one header after the other."""
+
+    def drip(handler: BaseHTTPRequestHandler, _: object) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not released.wait(0.02):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    return drip
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["one piece", "in parts"])
+def test_an_endpoint_that_never_comes_to_its_answer_is_cut_off(
+    endpoint: Endpoint, rewriters: Rewriters, released: threading.Event, split: object
+) -> None:
+    """Although it says something all the time (RW-5)."""
+    endpoint.says(dripping_headers(released))
+    made = ask(rewriters(left=TimeLeft(0.3)), "x" * (200_000 if split else 500))
     assert made.text is None
     assert made.tokens > 0
 

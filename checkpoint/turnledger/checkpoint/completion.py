@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turnledger.store import CallRecord, Entry, Message, Replied, Step, Undelivered
+from turnledger.store import CallRecord, Entry, InvalidInput, Message, Replied, Step, Undelivered
 from turnledger.store.entry import Reply, calls_of, check_entry_size, encode_entry
 from turnledger.store.events import (
     AT_COMPLETION,
@@ -18,6 +18,7 @@ from turnledger.store.events import (
 from turnledger.store.fitting import needs_fitting
 
 Fitting = Literal["rewrite", "names"]
+FITTINGS = ("rewrite", "names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def draft_completion(
     Raises:
         InvalidInput: a field is refused, or the entry is over 64 MiB.
     """
+    if account.fitting not in FITTINGS:
+        raise InvalidInput(f"fitting is {account.fitting!r}; it is rewrite or names", where="fitting")
     entry = Entry(
         turn_id=turn_id,
         entry_id=entry_id,

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -44,10 +45,8 @@ def engine(database_url: str, redis_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def fitting(engine: Engine, endpoint: Endpoint) -> Iterator[Fitting]:
-    made = Fitting(engine, endpoint)
-    yield made
-    made.close()
+def fitting(engine: Engine, endpoint: Endpoint) -> Fitting:
+    return Fitting(engine, endpoint)
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_a_rewriter_that_breaks_the_protocol_gives_names(engine: Engine, does: C
     turn = complete_long(engine)
     fitter = Fitter(
         records=engine.records,
-        rewriter=lambda _: _Wild(does),
+        rewriter=lambda _: nullcontext(_Wild(does)),
         within_s=30,
         settings=WorkerSettings(),
         stopped=lambda: False,
@@ -562,7 +561,6 @@ def test_a_redis_that_is_full_gets_names_once_the_time_is_up(engine: Engine, fit
             full = Fitting(engine, endpoint)
             with pytest.raises(CheckpointUnavailable):
                 full.fitter(within_s=1.0).fit(turn.turn_id)
-            full.close()
             with within(10):
                 while not entries(engine):
                     engine.committer().commit_ledger(turn.ledger)

@@ -7,6 +7,7 @@ committed once its time is up.
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -39,7 +40,11 @@ QUESTIONS: dict[PieceKind, str] = {
     "argument": "what does this argument of a tool call say, and what is it for?",
     "error": "what went wrong, and what does the error say to do about it?",
 }
-RewriterFor = Callable[[TimeLeft], Rewriter]
+RewriterFor = Callable[[TimeLeft], AbstractContextManager[Rewriter | None]]
+
+
+def _nobody(_: TimeLeft) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class Fitter:
@@ -56,7 +61,7 @@ class Fitter:
     ) -> None:
         self._fittings = Fittings(records)
         self._budgets = Budgets(records)
-        self._rewriter = rewriter
+        self._rewriter = rewriter or _nobody
         self._within_s = within_s
         self._settings = settings
         self._stopped = stopped
@@ -76,8 +81,9 @@ class Fitter:
 
     def _fit(self, turn_id: str, began: Unfitted) -> None:
         left = TimeLeft(began.left_s * ASKING_SHARE, stopped=self._stopped)
-        pieces = _Pieces(began.ledger.agent, self._budgets, self._rewriter and self._rewriter(left), left=left)
-        entry = self._fitted(turn_id, began, pieces=pieces)
+        with self._rewriter(left) as rewriter:
+            pieces = _Pieces(began.ledger.agent, self._budgets, rewriter, left=left)
+            entry = self._fitted(turn_id, began, pieces=pieces)
         crash_point("fit.rewritten")
         if left.was_stopped and pieces.named:
             raise RewritingPostponed(f"the rewriting of turn {turn_id} goes back to its queue: this worker stops")

@@ -1,7 +1,9 @@
 """The shipped rewriter: accounts by a model behind any OpenAI-compatible endpoint."""
 
 import unicodedata
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from turnledger.store.rewriting import Rewriting
@@ -19,20 +21,20 @@ AT_ONCE = 4  # parts of one text that are asked about at the same time
 
 
 class OpenAIRewriter:
-    """Makes rewriters that share one client and one cache; one per process, thread-safe."""
+    """Makes rewriters that share one cache; one per process, thread-safe."""
 
     def __init__(self, settings: RewriteSettings, *, cache: RewriteCache | None = None) -> None:
         self._settings = settings
-        self._chat = ChatModel(settings)
         self._cache = cache or RewriteCache()
 
-    def within(self, left: TimeLeft) -> "BoundRewriter":
-        """A rewriter that asks nothing any more once this time is up."""
-        return BoundRewriter(self._settings, self._chat, cache=self._cache, left=left)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._chat.close()
+    @contextmanager
+    def within(self, left: TimeLeft) -> Iterator["BoundRewriter"]:
+        """A rewriter for the length of a block, which has no answer any more once this time is up."""
+        chat = ChatModel(self._settings, left=left)
+        try:
+            yield BoundRewriter(self._settings, chat, cache=self._cache)
+        finally:
+            chat.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,10 @@ class _Request:
 class BoundRewriter:
     """A `turnledger.store.rewriting.Rewriter`, for a time."""
 
-    def __init__(self, settings: RewriteSettings, chat: ChatModel, *, cache: RewriteCache, left: TimeLeft) -> None:
+    def __init__(self, settings: RewriteSettings, chat: ChatModel, *, cache: RewriteCache) -> None:
         self._settings = settings
         self._chat = chat
         self._cache = cache
-        self._left = left
 
     def rewrite(self, text: str, *, question: str, budget_bytes: int, agent: str) -> Rewriting:
         """An account of all of the text: of its parts first where it is longer than 64 KiB, and none beyond 2 MiB."""
@@ -104,7 +105,7 @@ class BoundRewriter:
 
     def _ask(self, text: str, *, request: _Request, kind: Kind, over_bytes: int = 0) -> Rewriting:
         told = instructions(kind, question=request.question, budget_bytes=request.budget_bytes, over_bytes=over_bytes)
-        answer = self._chat.ask(text, instructions=told, model=request.model, left=self._left)
+        answer = self._chat.ask(text, instructions=told, model=request.model)
         return Rewriting(_usable(answer.text), answer.tokens)
 
 

@@ -31,7 +31,7 @@ class RewriteSettings(BaseSettings):
     rewrite_call_s: float = Field(
         default=20.0,
         gt=0,
-        le=30.0,
+        le=25.0,
         description="The longest silence of the model; within the grace of a stopping worker.",
     )
     rewrite_turn_s: float = Field(
