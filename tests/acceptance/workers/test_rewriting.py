@@ -1,11 +1,15 @@
 """A worker of the queue of rewritings, as a process: at work, killed in the middle, stopped in the middle."""
 
+import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from tests.endpoint import Endpoint, computing, saying, served, silent
 from tests.engine import Engine, start_clock, start_worker
@@ -30,6 +34,15 @@ def engine(database_url: str, redis_url: str) -> Iterator[Engine]:
     node = Engine(database_url, redis_url, rewriting="on")
     yield node
     node.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not pytest's own: Postgres of root could not enter that."""
+    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture
@@ -165,3 +178,30 @@ def test_a_worker_that_cannot_rewrite_does_not_start(
     process = processes.command("worker", *arguments, environment=engine.environment(**given))
     assert process.wait(seconds=20) == 2
     assert words in process.output
+
+
+@pytest.mark.parametrize("model", ["small", ""])
+def test_up_starts_a_worker_that_rewrites_or_says_what_it_lacks(
+    processes: Processes, endpoint: Endpoint, folder: Path, model: str
+) -> None:
+    """(OP-1, RW-2)"""
+    given = {
+        "TURNLEDGER_REWRITING": "on",
+        "TURNLEDGER_REWRITE_BASE_URL": endpoint.url,
+        "TURNLEDGER_REWRITE_MODEL": model,
+    }
+    process = processes.command("up", "--folder", str(folder), "--workers", "1", environment=given)
+    if not model:
+        assert process.wait(seconds=40) == 2
+        assert "TURNLEDGER_REWRITE_MODEL is not set" in process.output
+        return
+    process.wait_for_line("turnledger is up", seconds=40)
+    urls = dict(line.split()[-1].split("=", 1) for line in process.output.splitlines() if "export" in line)
+    with Redis.from_url(urls["TURNLEDGER_REDIS_URL"]) as client:
+
+        def check() -> None:
+            assert client.scard("rq:workers:rewrites") == 1
+
+        wait_until(check, seconds=20)
+    process.signal(signal.SIGINT)
+    assert process.wait(seconds=40) == 0
