@@ -9,8 +9,9 @@ import pytest
 from turnledger.checkpoint import commit_point
 from turnledger.store import commit
 from turnledger.workers import committer
+from turnledger.workers.rewriting import fitter
 
-_MODULES = (commit_point, commit, committer)
+_MODULES = (commit_point, commit, committer, fitter)
 _TURN_S = 10.0  # a step that takes longer hangs
 
 
@@ -90,7 +91,7 @@ class SteppedWorker:
 
 @contextmanager
 def stepped_crash_points() -> Iterator[None]:
-    """For the length of the block, the crash points of the commit are where stepped workers stand still."""
+    """For the length of the block, the crash points of commits and rewritings are where stepped workers stand still."""
     with pytest.MonkeyPatch.context() as patch:
         for module in _MODULES:
             patch.setattr(module, "crash_point", SteppedWorker.arrive)
