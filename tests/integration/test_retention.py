@@ -399,6 +399,22 @@ def test_a_lost_turn_whose_own_steps_are_in_the_log_keeps_them(stores: Stores, n
     assert seqs_of(stores, turn) == before
 
 
+def test_a_lost_turn_that_comes_back_to_replace_the_history_keeps_the_replacement(stores: Stores, node: Turns) -> None:
+    """Although its other events were swept meanwhile (RT-4, HV-2)."""
+    turn = begin(node, "Lost", messages=[Message("m", "Lost")])
+    with stores.database.transaction() as connection:
+        head = lock_ledger(connection, LEAD)
+        assert head is not None
+        lose_run(connection, head, turn.turn_id, code="session_lost", now="2026-01-01T00:00:00.000Z")
+    assert sweep(stores, event_retention_days=10).turns == 1
+    replace(turn, "In short")
+    other = finished(node, "Other")
+    stores.drain()
+    age(stores, 11, other)
+    assert sweep(stores, event_retention_days=10) == Removed(turns=1, events=EVENTS)
+    assert replayed(stores) == contents([assistant("In short")])
+
+
 def test_what_a_swept_turn_writes_after_its_end_goes_with_the_next_batch(stores: Stores, node: Turns) -> None:
     """No remainder stays for ever (RT-4)."""
     turn = finished(node, "Old")
@@ -499,6 +515,17 @@ def test_a_ledger_that_somebody_holds_is_left_to_the_next_sweep(stores: Stores, 
         assert sweep(stores, event_retention_days=10).turns == 1
     assert (len(seqs_of(stores, turn)), seqs_of(stores, other)) == (EVENTS, [])
     assert sweep(stores, event_retention_days=10).turns == 1
+
+
+def test_an_entry_that_somebody_holds_is_left_to_the_next_sweep(stores: Stores, node: Turns) -> None:
+    """As a commit does that trims: nobody waits for the other (RT-4)."""
+    turns = [finished(node, f"Ask {number}") for number in range(3)]
+    stores.drain()
+    age(stores, 31)
+    with stores.connection() as connection:
+        connection.execute("SELECT 1 FROM ledger_entry WHERE turn_id = %s FOR UPDATE", [turns[1].turn_id])
+        assert sweep(stores) == Removed(entries=2)
+    assert sweep(stores) == Removed(entries=1)
 
 
 def test_turns_start_complete_and_commit_while_sweeps_run(stores: Stores) -> None:

@@ -1,6 +1,7 @@
 """The live section: what it may hold, and when a change of its file takes effect."""
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.configuring import config_text, put_in_place, write_config
-from turnledger.store import Database, InvalidInput, StoreSettings, read_settings
+from turnledger.store import Database, InvalidInput, StoreSettings, live_config, read_settings
 from turnledger.store.config_section import ConversationSession, read_section
 from turnledger.store.live_config import LiveConfig
 
@@ -196,6 +197,17 @@ def test_a_change_is_seen_at_the_next_look(put: Callable[[Path, str], object], t
         assert config.current().max_entries == number
 
 
+def test_two_writes_within_one_tick_of_a_coarse_clock_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that gives both the same times (RT-2)."""
+    monkeypatch.setattr(live_config, "_stamp", lambda found: live_config._Stamp(0, found.st_ino, found.st_size, 0, 0))
+    path = write_config(tmp_path, max_entries=10)
+    config = LiveConfig(path)
+    rewritten(path, config_text(max_entries=11))
+    assert config.current().max_entries == 11
+
+
 def test_a_change_that_leaves_the_files_time_behind_is_seen(tmp_path: Path) -> None:
     """As tools do that copy a file together with its time (RT-2)."""
     path = write_config(tmp_path, max_entries=10)
@@ -302,6 +314,7 @@ def test_the_child_of_a_fork_goes_on_looking(tmp_path: Path) -> None:
     with config._lock:
         child = os.fork()
         if child == 0:
+            signal.alarm(10)
             write_config(tmp_path, max_entries=2)
             os._exit(config.current().max_entries)
     _, status = os.waitpid(child, 0)
