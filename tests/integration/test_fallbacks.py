@@ -149,6 +149,35 @@ def test_a_superseded_holder_does_not_write_over_the_completion_on_disk(
         assert [path.name for path in tmp_path.iterdir()] == [f"{former.turn_id}.1.turn.json.refused"]
 
 
+@pytest.mark.parametrize("way", ["completes", "is resumed first", "goes past redis"])
+def test_a_turn_that_is_begun_anew_while_no_store_remembers_it_keeps_its_new_steps(
+    private_servers: EmbeddedServers, tmp_path: Path, way: str
+) -> None:
+    """Steps of its former life that a compaction took are not taken for its first new ones (HV-8, FL-1, FL-6)."""
+    with own_stores(private_servers) as stores:
+        node = stores.node(store=QUICK_STORE, spool_folder=tmp_path, **IMPATIENT)
+        former = begin(node, turn_id="t-1")
+        former.save(steps=[user("one"), user("two")])
+        former.compact(former.history_to_replace(), steps=[user("both")], model="m-1")
+        stores.redis.flushall()
+        private_servers.postgres.stop()
+        turn = begin(node, turn_id="t-1")
+        assert turn.history_error is not None
+        turn.save(steps=[user("three"), user("four"), user("five")])
+        private_servers.postgres.start()
+        if way == "is resumed first":
+            turn.park(reason="waits")
+            turn = node.resume("t-1")
+        if way == "goes past redis":
+            private_servers.redis.stop()
+        complete(turn, "Six")
+        if way == "goes past redis":
+            private_servers.redis.start()
+        stores.drain()
+        told = [step.value["content"] for step in begin(node).history()]
+        assert told == ["both", "three", "four", "five", "Six"]
+
+
 def test_the_next_start_of_the_node_replays_its_spool(stores: Stores) -> None:
     """Before it looks at the history (FL-4)."""
     node = stores.node()

@@ -1,6 +1,7 @@
 """A node that Redis could not be reached from when its turn began, and what others did meanwhile."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -72,6 +73,29 @@ def test_a_turn_that_was_committed_past_redis_is_not_begun_again(stores: Stores,
     with pytest.raises(AlreadyHandled, match="t-1"):
         begin(node, turn_id="t-1")
     assert stores.texts() == ["Once"]
+
+
+@pytest.mark.parametrize("taken", ["taken over", "left alone"])
+def test_a_node_that_is_cut_off_for_long_asks_postgres_before_it_sends(
+    stores: Stores, proxy: Proxy, taken: str
+) -> None:
+    """Whoever took its turn over may have replied; where nobody did, the reply goes out (DL-2, FL-2)."""
+    node = stores.node(redis_url=proxy.url, retries=0, connect_timeout_s=0.3, reply_timeout_s=0.3)
+    turn = begin(node)
+    proxy.cut()
+    turn._session._owned_until = 0.0  # its lease has lapsed by its own clock
+    if taken == "taken over":
+        stores.redis.hset(stores.keys.record(turn.turn_id), "lease_until", 0)
+        stores.node().resume(turn.turn_id)
+    sent: list[str] = []
+
+    def send() -> str:
+        sent.append("a reply")
+        return "receipt"
+
+    with pytest.raises(StaleTurn) if taken == "taken over" else nullcontext():
+        turn.deliver(send, reply="a reply")
+    assert sent == ([] if taken == "taken over" else ["a reply"])
 
 
 def test_a_turn_that_is_begun_again_without_redis_keeps_the_steps_that_are_history(

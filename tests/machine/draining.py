@@ -110,6 +110,8 @@ def lapse(example: Example, turn: ModelTurn) -> None:
     if world.redis.hget(record, "state") == "running":
         world.redis.hset(record, "lease_until", 0)
         turn.has_lapsed = True
+        for handle in turn.handles:  # by its own clock too: it renewed it no later than Redis says
+            handle.turn._session._owned_until = 0.0
 
 
 def _picture(example: Example) -> list[tuple[str, Any]]:

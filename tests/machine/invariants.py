@@ -151,7 +151,10 @@ def _check_rows(example: Example, ledger: StoredLedger) -> None:
         if "ordinal" in event.payload:
             turn = example.model.turns[event.turn_id]
             words = rows[event.turn_id]
-            fits = [attempt for attempt in turn.attempts if _fits(attempt, words, covered=covered[event.turn_id])]
+            written = covered[event.turn_id]
+            fits = [attempt for attempt in turn.attempts if _fits(attempt, words, covered=written)]
+            if turn.went_back:  # begun anew, it may know nothing of what a replacement took of its former life
+                fits += [attempt for attempt in turn.attempts if _fits(attempt, words[written:], covered=0)]
             assert fits, f"steps of {event.turn_id}: {words}, completed with {[each.words for each in turn.attempts]}"
             assert any(attempt.ack is not Ack.REFUSED for attempt in fits) or turn.went_back, "a refused one committed"
 

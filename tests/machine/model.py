@@ -126,6 +126,7 @@ class ModelTurn:
 
     `minted` are all its words in the order in which they were made, `forbidden` those that a superseded holder made,
     `saved` what Redis was known to hold at last. On record: Redis was known to have it. Contested: started twice.
+    Began in trouble: a start of it came to nothing, and may have left a record, block included.
     """
 
     turn_id: str
@@ -142,6 +143,7 @@ class ModelTurn:
     on_record: bool = False
     went_back: bool = False
     is_contested: bool = False
+    began_in_trouble: bool = False
     is_parked: bool = False
     has_lapsed: bool = False
     may_be_free: bool = False

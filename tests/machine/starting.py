@@ -42,6 +42,8 @@ def begin(example: Example, node: Node, turn: ModelTurn) -> None:
         about=turn,
     )
     outcome.unless(*_REFUSED_STARTS)
+    if not outcome.succeeded and not outcome.calm:
+        turn.began_in_trouble = True
     if outcome.error is not None:
         _check_refused_start(example, turn, outcome)
     elif outcome.succeeded:
@@ -88,6 +90,8 @@ def _check_refused_start(example: Example, turn: ModelTurn, outcome: Outcome) ->
     error = outcome.error
     if not turn.handles:
         turn.may_have_ended = True  # a start that comes too late ends its own run
+    if not outcome.calm:
+        turn.may_be_free = True  # the record may have been made, and let go
     if isinstance(error, AlreadyHandled):
         first = example.model.turns[error.turn_id]
         same = first is turn or (turn.work_key and (first.ledger, first.work_key) == (turn.ledger, turn.work_key))
@@ -108,7 +112,7 @@ def _begun(example: Example, node: Node, turn: ModelTurn, *, outcome: Outcome) -
     if turn.is_contested or not outcome.calm:
         handle.standing = Standing.UNSURE
     _check_identity(turn, begun)
-    if outcome.calm and not turn.is_contested and not turn.on_record:
+    if outcome.calm and not turn.is_contested and not turn.on_record and not turn.began_in_trouble:
         _check_block(example, turn, begun)
     turn.on_record = turn.on_record or not unsaved
     turn.handles.append(handle)
@@ -127,7 +131,8 @@ def _check_block(example: Example, turn: ModelTurn, begun: Turn) -> None:
         times = begun.earlier.count(f"(turn {other.turn_id})")
         assert times <= 1, f"turn {other.turn_id} is in the block {times} times"
         told = other.ledger == turn.ledger and any(attempt.is_settled for attempt in other.attempts)
-        assert times or not told or other is turn, f"turn {other.turn_id} is not in the block"
+        rivals = any(run.attempts for run in example.model.of_work(other.ledger, other.work_key) if run is not other)
+        assert times or not told or rivals or other is turn, f"turn {other.turn_id} is not in the block"
 
 
 def _must_be_resumed(example: Example, turn: ModelTurn) -> bool:

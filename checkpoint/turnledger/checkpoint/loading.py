@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from turnledger.checkpoint.keys import decode_ledger
+from turnledger.checkpoint.record import Cursor
 from turnledger.checkpoint.records import Records
 from turnledger.store import CorruptData
 from turnledger.store.commit import CompletedTurn
@@ -50,6 +51,7 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             steps=_kept(steps, number=int(fields["kept_steps"] or 0)),
             before=decode_rows(fields["before"]),
             events=decode_rows(fields["events"]),
+            unannounced=Cursor.decode(str(fields["cursor"])).ledger_id is None,
         )
     except (ValueError, TypeError, CorruptData) as error:
         reason = without_content(error)

@@ -43,7 +43,7 @@ JobWish = Literal["make", "leave"]
 Unfitted = Literal["wait", "names"]
 COMMIT_FIELDS = (
     "state", "ledger", "work_key", "epoch", "started_at", "completed_at", "entry_id", "entry", "fitting",
-    "decision", "failure", "kept_steps", "before", "events",
+    "decision", "failure", "kept_steps", "before", "events", "cursor",
 )  # fmt: skip
 _SCRIPTS = (
     "look", "open", "save", "renew", "claim", "block", "input", "complete", "end",

@@ -138,6 +138,7 @@ class Submission:
             steps=self._wire[: int(fields["kept_steps"])],
             before=record.before,
             events=decode_rows(str(fields["events"])),
+            unannounced=record.cursor.ledger_id is None,
         )
 
     def _finish_record(self, taken: DirectCommit) -> None:

@@ -20,9 +20,11 @@ from turnledger.store.ledger import (
     create_ledgers,
     end_run,
     find_answered,
+    forget_steps,
     holds_cursor,
     insert_run,
     lock_ledger,
+    of_another_life,
     raise_epoch,
     read_head,
 )
@@ -101,10 +103,18 @@ def _fenced(connection: Connection, head: Head, record: Record) -> Run:
     """The run at its new epoch; a run that Postgres was never told of is made, so that the epoch can fence it."""
     raised = raise_epoch(connection, record.turn_id)
     if raised is not None:
-        return raised
+        return _of_this_life(connection, raised, record)
     run = Run(record.turn_id, head.ledger_id, record.work_key, record.epoch + 1, 0, None, None)
     insert_run(connection, run, started_at=record.started_at)
     return run
+
+
+def _of_this_life(connection: Connection, run: Run, record: Record) -> Run:
+    """The run without the steps of a former life: a record that was made without Postgres knows nothing of those."""
+    if not run.steps_written or record.cursor.ledger_id is not None:
+        return run
+    anew = of_another_life(connection, {run.turn_id: record.started_at})
+    return forget_steps(connection, run) if anew else run
 
 
 def _forgotten(connection: Connection, head: Head, run: Run, *, saved_steps: int) -> tuple[str, ...]:

@@ -11,10 +11,7 @@ from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
 from turnledger.checkpoint.earlier import not_committed
-from turnledger.checkpoint.errors import (
-    CheckpointUnavailable,
-    CompletionConflict,
-)
+from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn
 from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
@@ -287,6 +284,7 @@ class Turn:
         call does not send again.
 
         Raises:
+            StaleTurn: also where Redis cannot be asked, once Postgres knows of a take-over; nothing was sent.
             whatever `send` raises, and what `complete` raises; after a delivery `fail` calls no `notify`.
         """
         if self._completed is not None:
@@ -573,6 +571,19 @@ class Turn:
         except CheckpointUnavailable as error:
             self.checkpoint_error = error
             log.warning("delivery_not_marked", **self._names, reason=str(error))
+            if self._record.recorded and not self._session.owns_surely():
+                self._refuse_if_taken_over()
+
+    def _refuse_if_taken_over(self) -> None:
+        """Who takes a turn over raises its epoch in Postgres; where that cannot be asked either, the reply goes out."""
+        try:
+            with self._database.transaction() as connection:
+                run = find_runs(connection, [self.turn_id]).get(self.turn_id)
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("ownership_not_checked", **self._names, reason=str(error))
+            return
+        if run is not None and (run.epoch > self._record.epoch or run.outcome not in (None, "lost")):
+            raise StaleTurn(f"turn {self.turn_id} was taken over or has ended; nothing was sent", turn_id=self.turn_id)
 
     def _try_to_fail(self, code: str, failure_id: str | None) -> TurnledgerError | None:
         """Record the failure as far as it can be; what could not be done is returned."""

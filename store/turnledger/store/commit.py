@@ -24,6 +24,7 @@ from turnledger.store.ledger import (
     find_keys,
     find_runs,
     first_of_each_key,
+    of_another_life,
     report_conflicts,
 )
 
@@ -44,7 +45,8 @@ class CompletedTurn:
     `steps` are in wire form, in order; `before` are inbound events that could not be written at the start,
     `events` what the completion itself adds (the delivered reply, the messages it handled). A row without
     a time happened when the turn completed. `failure` is the code of a turn that files its entry and fails all
-    the same, because its reply reached nobody or its slices were used up: its work key stays free.
+    the same, because its reply reached nobody or its slices were used up: its work key stays free. `unannounced`: the
+    start could not reach Postgres, so what Postgres knows of the run may be of a former life of it.
     """
 
     turn_id: str
@@ -60,6 +62,7 @@ class CompletedTurn:
     steps: tuple[str, ...] = ()
     before: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
+    unannounced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +229,22 @@ def _evidence(connection: Connection, heads: Mapping[LedgerName, Head], turns: S
     if keys:
         _report_conflicts(connection, heads, turns, keys=keys)
     return Evidence(
-        runs=find_runs(connection, [turn.turn_id for turn in turns]),
+        runs=_runs(connection, turns),
         answered={pair: found.turn_id for pair, found in answered.items()},
         keys=keys,
     )
+
+
+def _runs(connection: Connection, turns: Sequence[CompletedTurn]) -> dict[str, Run]:
+    """The runs of these turns; one that was begun anew has none of its own steps in the log yet."""
+    runs = find_runs(connection, [turn.turn_id for turn in turns])
+    doubtful = {
+        turn.turn_id: turn.started_at
+        for turn in turns
+        if turn.unannounced and turn.turn_id in runs and runs[turn.turn_id].steps_written
+    }
+    anew = of_another_life(connection, doubtful)
+    return {turn_id: run._replace(steps_written=0) if turn_id in anew else run for turn_id, run in runs.items()}
 
 
 def _report_conflicts(

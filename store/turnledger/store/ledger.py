@@ -358,6 +358,18 @@ def find_runs(connection: Connection, turn_ids: Sequence[str]) -> dict[str, Run]
     return {row[0]: Run(*row) for row in rows}
 
 
+def of_another_life(connection: Connection, started_at: Mapping[str, str]) -> frozenset[str]:
+    """Which of these runs, by turn_id, Postgres knows from another start than the one of this time."""
+    rows = run_statement(connection, "run_started_at", {"turn_ids": list(started_at)}) if started_at else []
+    return frozenset(turn_id for turn_id, moment in rows if time_text(moment) != started_at[turn_id])
+
+
+def forget_steps(connection: Connection, run: Run) -> Run:
+    """The run without the steps that it has in the log: they are another life's, which nobody goes on with."""
+    run_statement(connection, "forget_steps", {"turn_id": run.turn_id})
+    return run._replace(steps_written=0)
+
+
 def find_answered(connection: Connection, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Answered]:
     """By (ledger_id, work_key): who completed it. An empty work key is never answered."""
     named = [pair for pair in wanted if pair[1]]
