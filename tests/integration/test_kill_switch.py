@@ -232,7 +232,22 @@ def test_it_switches_off_whatever_is_wrong_with_postgres(
     node = stores.node(store={"config": switch.path, "database_url": database_url})
     turn = begin(node, "One", messages=[Message("m", "One")])
     turn.save(steps=[user("One")])
-    assert turn.complete(reply=Replied("Done")).turn_id == turn.turn_id
+    turn.park(reason="waiting")
+    again = stores.node(store={"config": switch.path, "database_url": database_url}).resume(turn.turn_id)
+    assert again.complete(reply=Replied("Done")).turn_id == turn.turn_id
+
+
+def test_a_turn_on_this_nodes_disk_is_committed_while_it_is_off(stores: Stores, switch: Switch, tmp_path: Path) -> None:
+    """It was completed before, and a disk is no place to stay (RT-6, FL-4)."""
+    folder = tmp_path / "spool"
+    away = {"database_url": "postgresql://127.0.0.1:1/x"}
+    node = stores.node(store=away, spool_folder=folder, redis_url="redis://127.0.0.1:1/0", redis_retries=0)
+    turn = begin(node, "One")
+    turn.complete(reply=Replied("Done"))
+    assert turn.spooled is not None
+    switch.turn("off")
+    begin(stores.node(store={"config": switch.path}, spool_folder=folder), "Two").abandon()
+    assert (turn.spooled.exists(), stores.run(turn.turn_id)) == (False, "completed")
 
 
 def test_a_start_asks_nothing_of_a_postgres_that_is_not_there(stores: Stores, switch: Switch) -> None:

@@ -189,7 +189,6 @@ class Turns:
         return turn
 
     def _resume(self, turn_id: str) -> Turn:
-        self._check_revision()
         self._refuse_lost_history(turn_id)
         owner = new_token()
         record, steps = self._records.claim(turn_id, owner=owner)
@@ -322,6 +321,7 @@ class Turns:
         record, _ = self._records.read(turn_id)
         if record.state not in UNFINISHED or not record.recorded:
             return
+        self._check_revision()
         try:
             check_history(self._database, record)
         except TurnBlocked as error:
