@@ -5,7 +5,7 @@ be history before it goes on. The order is the protocol: pending is read after t
 just have committed what stood there; Redis is told after the commit, and only of turns that were decided.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import structlog
@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 NOT_STORABLE = (StoreRefused, CorruptData)  # the data itself is refused, and will be refused again
 
 Decided = Literal["finished", "rejected"]
+AfterCommit = Callable[[Collection[LedgerName]], None]
 
 
 class CommitPoint:
@@ -38,12 +39,14 @@ class CommitPoint:
         database: Database,
         lock_timeout_ms: int | None = None,
         unfitted: Unfitted = "wait",
+        after_commit: AfterCommit | None = None,
     ) -> None:
         """`lock_timeout_ms` is how long to wait for a ledger that is held, `commit_lock_timeout_ms` unless given.
 
         `unfitted` says whether a turn that waits for its rewriting, and what stands behind it, is left for later or
-        committed with names.
+        committed with names. `after_commit` is told of the ledgers that have new entries, and raises nothing.
         """
+        self._after_commit = after_commit
         self._unfitted = unfitted
         self._records = records
         self._database = database
@@ -145,6 +148,8 @@ class CommitPoint:
                 ledger = ledgers[outcome.turn_id]
                 decided[outcome.turn_id] = self._reject(outcome.turn_id, ledger=ledger, reason="superseded")
         crash_point("commit.finished")
+        if self._after_commit is not None and finished:
+            self._after_commit({ledgers[outcome.turn_id] for outcome in outcomes if outcome.verdict == "committed"})
         return decided
 
     def _reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> Decided:

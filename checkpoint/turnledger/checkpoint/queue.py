@@ -14,6 +14,7 @@ from turnledger.checkpoint.settings import CheckpointSettings
 
 COMMIT_FUNCTION = "turnledger.workers.jobs.persist_turn"
 FIT_FUNCTION = "turnledger.workers.jobs.fit_turn"
+CONDENSE_FUNCTION = "turnledger.workers.jobs.condense_ledger"
 RECONCILE_FUNCTION = "turnledger.workers.upkeep.reconcile"
 INVALIDATE_FUNCTION = "turnledger.workers.upkeep.invalidate_ledger"
 RETENTION_FUNCTION = "turnledger.workers.upkeep.sweep_retention"
@@ -35,6 +36,16 @@ def fit_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str | by
         "timeout": str(settings.rewrite_job_timeout_s),
     }
     return {**_constant_fields(settings), **own, **_call(FIT_FUNCTION, [turn_id], description=fit_job_id(turn_id))}
+
+
+def condense_job(ledger: str, *, name: str, settings: CheckpointSettings) -> dict[str, str | bytes]:
+    """The hash of the job that has a ledger's older entries condensed. Never retried: the next commit asks again."""
+    own: dict[str, str | bytes] = {
+        "origin": settings.rewrite_queue,
+        "timeout": str(settings.rewrite_job_timeout_s),
+        "retries_left": "0",
+    }
+    return {**_constant_fields(settings), **own, **_call(CONDENSE_FUNCTION, [ledger], description=name)}
 
 
 def upkeep_job(

@@ -12,7 +12,13 @@ import structlog
 
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.keys import encode_ledger
-from turnledger.checkpoint.queue import INVALIDATE_FUNCTION, RECONCILE_FUNCTION, RETENTION_FUNCTION, upkeep_job
+from turnledger.checkpoint.queue import (
+    INVALIDATE_FUNCTION,
+    RECONCILE_FUNCTION,
+    RETENTION_FUNCTION,
+    condense_job,
+    upkeep_job,
+)
 from turnledger.checkpoint.record import RECORD_FORMAT, UNFINISHED, Cursor
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.repairs import HELPERS
@@ -67,12 +73,18 @@ class Upkeep:
         job = f"invalidate-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
         return self._request(upkeep_job(INVALIDATE_FUNCTION, [name], name=job, settings=self._records.settings))
 
+    def request_account(self, ledger: LedgerName) -> bool:
+        """Ask for the account of one ledger's older entries; True as `request_sweep`."""
+        name = encode_ledger(ledger)
+        job = f"condense-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        return self._request(condense_job(name, name=job, settings=self._records.settings))
+
     def _request(self, job: Mapping[str, str | bytes]) -> bool:
         """The id of a job is its description."""
-        prefix, settings = self._keys.rq_prefix, self._records.settings
-        job_id, queue = str(job["description"]), f"{prefix}:queue:{settings.upkeep_queue}"
-        places = [f"{prefix}:job:{job_id}", self._keys.queues, queue, f"{prefix}:failed:{settings.upkeep_queue}"]
-        kept_ms = 2_000 * settings.upkeep_timeout_s
+        prefix, job_id, origin = self._keys.rq_prefix, str(job["description"]), str(job["origin"])
+        queue = f"{prefix}:queue:{origin}"
+        places = [f"{prefix}:job:{job_id}", self._keys.queues, queue, f"{prefix}:failed:{origin}"]
+        kept_ms = 2_000 * int(job["timeout"])
         with translated():
             return bool(self._scripts["enqueue"](keys=places, args=[job_id, queue, kept_ms, *flat(job)]))
 

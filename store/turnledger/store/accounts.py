@@ -1,9 +1,12 @@
 """The account that stands for the older entries of a ledger, as a model wrote it."""
 
+from collections.abc import Iterable
+
 from sqlalchemy import Connection
 
 from turnledger.store.block import Account
 from turnledger.store.database import run_statement
+from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import decode_json, encode_json
 
 
@@ -18,3 +21,14 @@ def find_account(connection: Connection, ledger_id: int) -> Account | None:
     """The newest account of the ledger; None: none was written."""
     rows = run_statement(connection, "find_account", {"ledger_id": ledger_id})
     return Account(frozenset(rows[0][0]), decode_json(rows[0][1], where="account")) if rows else None
+
+
+def long_ledgers(connection: Connection, names: Iterable[LedgerName], *, least_bytes: int) -> list[LedgerName]:
+    """Those of the ledgers whose stored entries have so many bytes of JSON in all."""
+    wanted = list(names)
+    parameters = {
+        "agents": [name.agent for name in wanted],
+        "conversations": [name.conversation for name in wanted],
+        "least_bytes": least_bytes,
+    }
+    return [LedgerName(*row) for row in run_statement(connection, "long_ledgers", parameters)]

@@ -125,6 +125,12 @@ def render_layout(layout: Layout, *, account: Account | None) -> str:
     return SEPARATOR.join([*parts, *layout.shown])
 
 
+def account_text_bytes(layout: Layout) -> int:
+    """UTF-8 bytes of the longest line that a block of this layout shows as the account of all entries left out."""
+    frame = f"{_account_heading(len(layout.left_out))}\n{ACCOUNT_LABEL}{quote('x')}"
+    return max(0, layout.account_bytes - _size(frame) + 1)
+
+
 def account_fits(layout: Layout, *, account: Account) -> bool:
     """Whether a block of this layout would show the account."""
     return bool(_condensed(layout, account))

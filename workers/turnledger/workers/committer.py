@@ -15,15 +15,17 @@ from typing import Literal
 import structlog
 
 from turnledger.checkpoint import CheckpointUnavailable
-from turnledger.checkpoint.commit_point import NOT_STORABLE, CommitPoint, Decided
+from turnledger.checkpoint.commit_point import NOT_STORABLE, AfterCommit, CommitPoint, Decided
 from turnledger.checkpoint.keys import decode_ledger
 from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import Database, LedgerName, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.crash_points import crash_point
 from turnledger.workers.backoff import pauses
 from turnledger.workers.errors import CommitPostponed, TurnRejected
 from turnledger.workers.group_size import GroupSize
+from turnledger.workers.rewriting import AccountRequests
 from turnledger.workers.scope import Scope, scope_after
 from turnledger.workers.settings import WorkerSettings
 
@@ -47,7 +49,10 @@ class Committer:
     ) -> None:
         self._records = records
         self._commit_point = CommitPoint(
-            records=records, database=database, lock_timeout_ms=settings.held_ledger_wait_ms
+            records=records,
+            database=database,
+            lock_timeout_ms=settings.held_ledger_wait_ms,
+            after_commit=_after_commit(records, database),
         )
         self._group_size = GroupSize(records.settings.group_turns)
         self._settings = settings
@@ -175,6 +180,12 @@ class Committer:
         if state == "completed":
             return None
         return "rejected" if state == "rejected" else "finished"
+
+
+def _after_commit(records: Records, database: Database) -> AfterCommit | None:
+    if records.settings.rewriting == "off":
+        return None
+    return AccountRequests(database=database, upkeep=Upkeep(records)).follow_commit
 
 
 def _rejected(turn_id: str, reason: str) -> TurnRejected:

@@ -8,11 +8,12 @@ from rq import Retry, get_current_job
 from rq.executions import Execution
 
 from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
+from turnledger.checkpoint.keys import decode_ledger
 from turnledger.checkpoint.records import Records
-from turnledger.store import Database, InvalidInput, StoreSettings, read_settings
+from turnledger.store import Database, InvalidInput, StoreBusy, StoreSettings, StoreUnavailable, read_settings
 from turnledger.workers.committer import Committer
 from turnledger.workers.errors import CommitPostponed, RewritingPostponed, TurnRejected
-from turnledger.workers.rewriting import Fitter, OpenAIRewriter, RewriteSettings, configured_settings
+from turnledger.workers.rewriting import Condenser, Fitter, OpenAIRewriter, RewriteSettings, configured_settings
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.upkeep import stop_requested
 
@@ -51,6 +52,34 @@ def fit_turn(turn_id: str) -> Retry | None:
         log.warning("rewriting_postponed", turn_id=turn_id, reason=str(error))
         return Retry(max=FIT_TRIES)
     return None
+
+
+def condense_ledger(ledger: str) -> None:
+    """Have the older entries of a ledger, named as in keys, condensed for its block; see `Condenser.condense`.
+
+    Trouble that passes ends the job: until the next commit asks again, those entries are counted.
+    """
+    try:
+        process_condenser().condense(decode_ledger(ledger))
+    except (StoreUnavailable, StoreBusy, CheckpointUnavailable) as error:
+        log.warning("condensing_failed", reason=str(error))
+
+
+def process_condenser() -> Condenser:
+    """The condenser of this process: a work horse that was forked makes its own."""
+    return _condenser(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _condenser(process_id: int) -> Condenser:  # noqa: ARG001  # the process is the key
+    settings = _rewrite_settings()
+    return Condenser(
+        database=Database(read_settings(StoreSettings)),
+        records=Records.from_settings(read_settings(CheckpointSettings)),
+        rewriter=OpenAIRewriter(settings).within if settings else None,
+        within_s=(settings or RewriteSettings()).rewrite_turn_s,
+        stopped=stop_requested.is_set,
+    )
 
 
 def process_fitter() -> Fitter:

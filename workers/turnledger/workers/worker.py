@@ -23,6 +23,7 @@ from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, C
 from turnledger.checkpoint.connection import connection_options, translated
 from turnledger.checkpoint.queue import (
     COMMIT_FUNCTION,
+    CONDENSE_FUNCTION,
     FIT_FUNCTION,
     INVALIDATE_FUNCTION,
     RECONCILE_FUNCTION,
@@ -39,7 +40,14 @@ from turnledger.workers.upkeep import stop_requested
 log = structlog.get_logger(__name__)
 
 ALLOWED_FUNCTIONS = frozenset(
-    {COMMIT_FUNCTION, FIT_FUNCTION, INVALIDATE_FUNCTION, RECONCILE_FUNCTION, RETENTION_FUNCTION}
+    {
+        COMMIT_FUNCTION,
+        CONDENSE_FUNCTION,
+        FIT_FUNCTION,
+        INVALIDATE_FUNCTION,
+        RECONCILE_FUNCTION,
+        RETENTION_FUNCTION,
+    }
 )
 FATAL = (StoreMisconfigured, CheckpointMisconfigured)
 LOOK_S = 1  # how long one look for a job waits, and so how soon an idle worker stops
