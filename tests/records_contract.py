@@ -1131,8 +1131,8 @@ def test_turns_that_wait_hide_no_overdue_ones(records: Records) -> None:
     records.stand("held", ledger=ODD[0])
     for number in range(3):
         completed(records, f"t{number}")
-    found = [turn_id for turn_id, _ in records.overdue(older_than_s=-1, most=2)]
-    assert found == ["w0", "w1", "t0", "t1"]
+    found = [(turn.turn_id, turn.waits) for turn in records.overdue(older_than_s=-1, most=2)]
+    assert found == [("w0", True), ("w1", True), ("t0", False), ("t1", False)]
 
 
 def test_overdue_finds_the_oldest_pending_turns(records: Records) -> None:
@@ -1142,10 +1142,11 @@ def test_overdue_finds_the_oldest_pending_turns(records: Records) -> None:
         records.redis.zadd(records.keys.backlog, {turn_id: time.time() * 1000 - 10_000 * (4 - number)})
     records.redis.delete(records.keys.record("gone"))
     assert records.overdue(older_than_s=15, most=10) == [
-        (turn_id, encode_ledger(ledger)) for turn_id, ledger in zip(["t1", "t2", "t3"], ODD, strict=False)
+        (turn_id, encode_ledger(ledger), False) for turn_id, ledger in zip(["t1", "t2", "t3"], ODD, strict=False)
     ]
-    assert records.overdue(older_than_s=15, most=2) == [("t1", encode_ledger(ODD[0])), ("t2", encode_ledger(ODD[1]))]
-    assert records.overdue(older_than_s=35, most=10) == [("t1", encode_ledger(ODD[0]))]
+    first, second = ((f"t{number + 1}", encode_ledger(ODD[number]), False) for number in (0, 1))
+    assert records.overdue(older_than_s=15, most=2) == [first, second]
+    assert records.overdue(older_than_s=35, most=10) == [first]
 
 
 def test_prune_takes_turns_without_a_record_off_the_indexes(records: Records) -> None:

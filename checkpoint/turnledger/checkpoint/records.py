@@ -82,11 +82,12 @@ class Place(NamedTuple):
     waits_for: str
 
 
-class Late(NamedTuple):
-    """Whether turns have waited for too long: for their rewriting, for their commit."""
+class Overdue(NamedTuple):
+    """A turn that has been pending for long; `ledger` is encoded, `waits` is whether it waits for a rewriting."""
 
-    rewriting: bool
-    commit: bool
+    turn_id: str
+    ledger: str
+    waits: bool
 
 
 class JobKeys(NamedTuple):
@@ -382,18 +383,11 @@ class Records:
             for fields, steps in zip(answers[::2], answers[1::2], strict=True)
         ]
 
-    def overdue(self, *, older_than_s: float, most: int) -> list[tuple[str, str]]:
-        """(turn_id, encoded ledger) of turns pending for longer, oldest first."""
-        return [(turn_id, ledger) for turn_id, ledger, _ in self._overdue(older_than_s, most)]
-
-    def late(self, *, older_than_s: float) -> Late:
-        """Whether any turn has been pending for longer: one that waits for a rewriting, and one that does not."""
-        kinds = {bool(waits) for _, _, waits in self._overdue(older_than_s, 1)}
-        return Late(rewriting=True in kinds, commit=False in kinds)
-
-    def _overdue(self, older_than_s: float, most: int) -> list[tuple[str, str, int]]:
+    def overdue(self, *, older_than_s: float, most: int) -> list[Overdue]:
+        """Turns pending for longer, oldest first; at most so many that wait for a rewriting, and as many others."""
         answer = self._run("overdue", [self.keys.backlog], [self.keys.turn_prefix, round(older_than_s * 1000), most])
-        return list(zip(answer[::3], answer[1::3], answer[2::3], strict=True))
+        found = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
+        return [Overdue(turn_id, ledger, bool(waits)) for turn_id, ledger, waits in found]
 
     def prune(self, *, older_than_s: float, most: int) -> int:
         """Take turns without a record off the two indexes; returns how many."""

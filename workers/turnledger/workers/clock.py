@@ -11,7 +11,7 @@ from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.fittings import Fittings
 from turnledger.checkpoint.keys import readable_ledger
 from turnledger.checkpoint.naming import job_names
-from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.records import Overdue, Records
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
 from turnledger.workers.committer import Committer
@@ -94,27 +94,39 @@ class Clock:
     def sweep(self) -> int:
         """One pass over the overdue turns, oldest first; a ledger in trouble holds up no other."""
         decided = 0
-        for ledger, turn_ids in self._overdue().items():
+        for ledger, turns in self._overdue().items():
             if self._stopped.is_set():
                 break
-            decided += self._commit(ledger, turn_ids)
+            if self._may_go_on(ledger, turns):
+                decided += self._commit(ledger, [turn.turn_id for turn in turns])
         return decided
 
-    def _overdue(self) -> dict[LedgerName, list[str]]:
+    def _overdue(self) -> dict[LedgerName, list[Overdue]]:
         found = self._records.overdue(older_than_s=self._settings.overdue_s, most=self._settings.sweep_turns)
-        turns_of: dict[LedgerName, list[str]] = {}
-        for turn_id, name in found:
-            ledger = readable_ledger(name)
+        turns_of: dict[LedgerName, list[Overdue]] = {}
+        for turn in found:
+            ledger = readable_ledger(turn.ledger)
             if ledger is None:
-                log.error("record_unreadable", turn_id=turn_id, reason="its ledger has no name")
+                log.error("record_unreadable", turn_id=turn.turn_id, reason="its ledger has no name")
             else:
-                turns_of.setdefault(ledger, []).append(turn_id)
+                turns_of.setdefault(ledger, []).append(turn)
         return turns_of
+
+    def _may_go_on(self, ledger: LedgerName, turns: list[Overdue]) -> bool:
+        """Whether not all of these wait; one whose job of rewriting is gone has waited long enough: it has names."""
+        given_up: list[str] = []
+        try:
+            given_up = self._fittings.give_up([turn.turn_id for turn in turns if turn.waits])
+        except CheckpointUnavailable as error:  # a full Redis takes no mark; the turn's time ends without one
+            names = {"agent": ledger.agent, "conversation": ledger.conversation}
+            log.warning("rewriting_not_given_up", **names, reason=str(error))
+        for turn_id in given_up:
+            log.warning("rewriting_given_up", **job_names(turn_id, ledger), reason="its job is gone")
+        return bool(given_up) or not all(turn.waits for turn in turns)
 
     def _commit(self, ledger: LedgerName, turn_ids: list[str]) -> int:
         decided: set[str] = set()
         try:
-            self._give_up_rewritings(ledger, turn_ids)
             while step := self._committer.commit_ledger(ledger):
                 decided |= step
         except _TROUBLE as error:
@@ -123,11 +135,6 @@ class Clock:
             )
         self._make_jobs(ledger, [turn_id for turn_id in turn_ids if turn_id not in decided])
         return len(decided)
-
-    def _give_up_rewritings(self, ledger: LedgerName, turn_ids: list[str]) -> None:
-        """A turn whose job of rewriting was deleted has waited long enough: it is committed with names."""
-        for turn_id in self._fittings.give_up(turn_ids):
-            log.warning("rewriting_given_up", **job_names(turn_id, ledger), reason="its job is gone")
 
     def _make_jobs(self, ledger: LedgerName, turn_ids: list[str]) -> None:
         """Whatever could not be committed here needs a job: workers take a bad turn apart, the clock does not."""

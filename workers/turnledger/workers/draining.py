@@ -33,7 +33,7 @@ def drain(*, records: Records, database: Database) -> int:
 
 def _pending_ledgers(records: Records) -> list[LedgerName]:
     overdue = records.overdue(older_than_s=0.0, most=LEDGERS_AT_ONCE)
-    return [decode_ledger(name) for name in dict.fromkeys(ledger for _, ledger in overdue)]
+    return [decode_ledger(name) for name in dict.fromkeys(turn.ledger for turn in overdue)]
 
 
 def _drain_ledger(commit_point: CommitPoint, ledger: LedgerName, *, records: Records) -> int:

@@ -136,8 +136,8 @@ def _queue(records: Records) -> dict[str, Any]:
 
 
 def _late(records: Records) -> dict[str, bool]:
-    late = records.late(older_than_s=LONGEST_WAIT_S)
-    return {"late_commit": late.commit, "late_rewriting": late.rewriting}
+    waits = {turn.waits for turn in records.overdue(older_than_s=LONGEST_WAIT_S, most=1)}
+    return {"late_commit": False in waits, "late_rewriting": True in waits}
 
 
 def _memory(records: Records) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.fittings import Fittings, Unfitted
 from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.records import Records, new_token
-from turnledger.store import CorruptData, TurnledgerError
+from turnledger.store import TurnledgerError
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import decode_entry, encode_entry
 from turnledger.store.fitting import (
@@ -102,8 +102,8 @@ class Fitter:
         try:
             entry = decode_entry(began.entry, ordinal=None)
             return encode_entry(with_stand_ins(entry, stand_in=pieces.stand_in))
-        except CorruptData as error:
-            log.error("entry_not_rewritten", turn_id=turn_id, reason=str(error))
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with it, the commit has to see it
+            log.error("entry_not_rewritten", turn_id=turn_id, error=type(error).__name__)
             return ""
 
     def _end(self, turn_id: str, entry: str) -> None:
