@@ -152,6 +152,21 @@ def test_an_account_goes_with_an_entry_that_it_stands_for(stores: Stores, node: 
         assert [find_account(connection, ledgers[turn]) is None for turn in (old, young)] == [True, False]
 
 
+def test_an_account_goes_with_an_entry_that_is_trimmed(stores: Stores, node: Turns) -> None:
+    """In the commit that trims it; an account of what stays does not (RT-3)."""
+    turns = [finished(node, f"Ask {number}", ledger=ledger) for ledger in (LEAD, OTHER) for number in range(3)]
+    stores.drain()
+    ledgers = {ledger: stores.head(ledger).ledger_id for ledger in (LEAD, OTHER)}
+    with stores.database.transaction() as connection:
+        for turn in (turns[0], turns[5]):
+            save_account(connection, Account(frozenset({turn.entry_id}), "In short"), ledger_id=ledgers[turn.ledger])
+    for ledger in (LEAD, OTHER):
+        finished(node, "One more", ledger=ledger)
+    stores.drain(max_entries=2)
+    with stores.database.transaction() as connection:
+        assert [find_account(connection, ledgers[ledger]) is None for ledger in (LEAD, OTHER)] == [True, False]
+
+
 @pytest.mark.parametrize("what", ["entry", "events", "both"])
 def test_a_late_duplicate_of_a_swept_turn_is_still_a_duplicate(stores: Stores, node: Turns, what: str) -> None:
     """Its row is the memory: a start is refused, a completion adds nothing (RT-5, ST-3, ST-5)."""
