@@ -236,6 +236,16 @@ def _made_a_folder(path: Path) -> None:
     path.mkdir()
 
 
+def test_a_process_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that becomes a daemon (RT-2)."""
+    write_config(tmp_path, max_entries=1)
+    monkeypatch.chdir(tmp_path)
+    config = LiveConfig(Path("engine.yaml"))
+    monkeypatch.chdir("/")
+    write_config(tmp_path, max_entries=2)
+    assert config.current().max_entries == 2
+
+
 BROKEN: dict[str, Callable[[Path], object]] = {
     "a wrong value": lambda path: put_in_place(path, in_section("enabled: maybe")),
     "no YAML": lambda path: put_in_place(path, "a: ["),

@@ -53,14 +53,14 @@ class LiveConfig:
         Raises:
             InvalidInput: the file cannot be read, or holds what it may not; names the key by its full path.
         """
-        self._path = path
+        self._path = None if path is None else path.absolute()  # a process may change its folder
         self._lock = threading.Lock()
         self._process_id = os.getpid()
         self._session = ConversationSession()
-        if path is None:
+        if self._path is None:
             return
-        self._seen = _read(path)
-        self._session = _session_of(self._seen, path, empty="taken")
+        self._seen = _read(self._path)
+        self._session = _session_of(self._seen, self._path, empty="taken")
 
     def current(self) -> ConversationSession:
         """The section in force now."""
