@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -179,6 +179,20 @@ def test_a_rewriter_that_breaks_the_protocol_gives_names(engine: Engine, does: C
     assert sent(entries(engine)[turn.turn_id]) == named(LONG)
     assert spent(engine) == (0 if does is _raises else 5)
     assert "letter" not in json.dumps(logs)
+
+
+def test_a_rewriter_that_cannot_be_made_gives_names(engine: Engine) -> None:
+    """A broken installation holds up no turn (RW-3)."""
+    turn = complete_long(engine)
+
+    def broken(_: object) -> AbstractContextManager[None]:
+        raise ImportError("no such client")
+
+    settings = WorkerSettings()
+    fitter = Fitter(records=engine.records, rewriter=broken, within_s=30, settings=settings, stopped=lambda: False)
+    fitter.fit(turn.turn_id)
+    engine.commit_all()
+    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
 
 
 def test_a_damaged_record_is_left_to_the_commit(engine: Engine, endpoint: Endpoint, fitting: Fitting) -> None:

@@ -7,7 +7,7 @@ committed once its time is up.
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -16,8 +16,7 @@ from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.fittings import Fittings, Unfitted
 from turnledger.checkpoint.naming import names
-from turnledger.checkpoint.records import Records, new_token
-from turnledger.store import TurnledgerError
+from turnledger.checkpoint.records import Records
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import decode_entry, encode_entry
 from turnledger.store.fitting import (
@@ -27,9 +26,10 @@ from turnledger.store.fitting import (
     name_payload,
     with_stand_ins,
 )
-from turnledger.store.rewriting import Rewriter, Rewriting
+from turnledger.store.rewriting import Rewriter
 from turnledger.workers.backoff import pauses
 from turnledger.workers.errors import RewritingPostponed
+from turnledger.workers.rewriting.asking import Asking
 from turnledger.workers.rewriting.time_left import TimeLeft
 from turnledger.workers.settings import WorkerSettings
 
@@ -81,8 +81,9 @@ class Fitter:
 
     def _fit(self, turn_id: str, began: Unfitted) -> None:
         left = TimeLeft(began.left_s * ASKING_SHARE, stopped=self._stopped)
-        with self._rewriter(left) as rewriter:
-            pieces = _Pieces(began.ledger.agent, self._budgets, rewriter, left=left)
+        with ExitStack() as opened:
+            rewriter = self._open_rewriter(opened, left)
+            pieces = _Pieces(Asking(began.ledger.agent, rewriter=rewriter, budgets=self._budgets, left=left))
             entry = self._fitted(turn_id, began, pieces=pieces)
         crash_point("fit.rewritten")
         if left.was_stopped and pieces.named:
@@ -94,8 +95,16 @@ class Fitter:
             **names(turn_id, began.ledger),
             condensed=pieces.condensed,
             named=pieces.named,
-            tokens=pieces.tokens,
+            tokens=pieces.asking.tokens,
         )
+
+    def _open_rewriter(self, opened: ExitStack, left: TimeLeft) -> Rewriter | None:
+        """None, and so names, where there is none: a broken installation must not hold up a turn."""
+        try:
+            return opened.enter_context(self._rewriter(left))
+        except Exception as error:  # noqa: BLE001  # whatever keeps it from being made
+            log.error("rewriter_not_made", error=type(error).__name__)
+            return None
 
     def _fitted(self, turn_id: str, began: Unfitted, *, pieces: "_Pieces") -> str:
         """The fitted entry; '' where it cannot be made, and the commit deals with the entry as it is."""
@@ -127,44 +136,18 @@ class Fitter:
 
 
 class _Pieces:
-    """What stands for the pieces of one turn, and what that came to."""
+    """What stands for the pieces of one turn, and how many of either kind."""
 
-    def __init__(self, agent: str, budgets: Budgets, rewriter: Rewriter | None, *, left: TimeLeft) -> None:
-        self._agent = agent
-        self._budgets = budgets
-        self._rewriter = rewriter
-        self._left = left
+    def __init__(self, asking: Asking) -> None:
+        self.asking = asking
         self.condensed = 0
         self.named = 0
-        self.tokens = 0
 
     def stand_in(self, text: str, kind: PieceKind) -> str:
         """An account of the piece, or its name."""
-        account = condensed(self._account(text, kind))
+        account = condensed(self.asking.account(text, question=QUESTIONS[kind], budget_bytes=ACCOUNT_BYTES))
         if account is None:
             self.named += 1
             return name_payload(text)
         self.condensed += 1
         return account
-
-    def _account(self, text: str, kind: PieceKind) -> str | None:
-        rewriter = self._rewriter
-        if rewriter is None or self._left.seconds() <= 0 or not self._budgets.has_room(self._agent):
-            return None
-        try:
-            made = rewriter.rewrite(text, question=QUESTIONS[kind], budget_bytes=ACCOUNT_BYTES, agent=self._agent)
-        except Exception as error:  # noqa: BLE001  # a rewriter of the deployment's own may do anything
-            log.error("rewriter_failed", agent=self._agent, error=type(error).__name__)
-            return None
-        self._count(made)
-        return made.text
-
-    def _count(self, made: Rewriting) -> None:
-        """A model was called: that is spent, whatever it said."""
-        if made.tokens <= 0:
-            return
-        self.tokens += made.tokens
-        try:
-            self._budgets.spend(agent=self._agent, tokens=made.tokens, operation=new_token())
-        except TurnledgerError as error:
-            log.error("spending_not_counted", agent=self._agent, tokens=made.tokens, reason=str(error))
