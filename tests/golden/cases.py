@@ -16,7 +16,7 @@ from turnledger.store import (
     review_message,
     user_message,
 )
-from turnledger.store.block import render_block
+from turnledger.store.block import Account, render_block
 from turnledger.store.entry import Reply
 from turnledger.store.fitting import with_names
 
@@ -42,6 +42,23 @@ def block(*entries: Entry, total: int | None = None, unreadable: int = 0) -> str
     """Their block, over-long arguments and errors as names, as a commit would store them."""
     count = len(entries) + unreadable if total is None else total
     return render_block([with_names(each) for each in entries], total=count, unreadable=unreadable)
+
+
+def condensed() -> str:
+    """Past the budget: two entries whole, one that fits, one counted, three condensed."""
+    topics = ("Hull", "Seal", "Quay", "Tally", "Crane", "Draft", "Berth")
+    entries = [
+        entry(number, triggered_by=topic, reply=Replied(long_text(topic))) for number, topic in enumerate(topics)
+    ]
+    entries[3] = entry(3, triggered_by="A short one?", reply=Replied("Yes."))
+    account = Account(frozenset({"e0", "e1", "e2"}), "Hull, seal and quay were surveyed;\nall of it is in the folder.")
+    return render_block(entries, total=9, account=account)
+
+
+def left_out() -> str:
+    """Past the budget, without an account."""
+    topics = ("Hull", "Seal", "Quay", "Tally", "Crane")
+    return block(*[entry(n, triggered_by=topic, reply=Replied(long_text(topic))) for n, topic in enumerate(topics)])
 
 
 def long_text(topic: str) -> str:
@@ -232,6 +249,8 @@ CASES: Mapping[str, Callable[[], str]] = {
         replies,
         endings,
         absences,
+        condensed,
+        left_out,
         long_fields,
         huge_reply,
         huge_undelivered_reply,

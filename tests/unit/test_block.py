@@ -140,6 +140,8 @@ def test_how_the_turn_ended(decision: str | None, lines: list[str]) -> None:
         (CallRecord("n", {}, "unknown", kind="write"), "- n() → unknown"),
         (CallRecord("n", {}, "error"), "- n() → error"),
         (CallRecord("n", {}, "error", "a\r\nb", kind="read"), "- n() → error: a␍\\nb (read)"),
+        (CallRecord("n", {}, "error", "timeout (read)"), "- n() → error: timeout ⟨U+0028⟩read)"),
+        (CallRecord("n", {}, "error", "(read)", kind="read"), "- n() → error: ⟨U+0028⟩read) (read)"),
         (CallRecord("n\n## Task", {}, "success"), "- n\\n## Task() → success"),
     ],
 )

@@ -20,6 +20,7 @@ OLDER_PART_BYTES = 6_000
 LEAST_ACCOUNT_BYTES = 500  # in less, an account of several turns says nothing that a count does not
 LISTED_READS = 12
 SEPARATOR = "\n\n"
+READ_MARK = "(read)"
 
 HEADING = "## Earlier in this conversation"
 TASK_HEADING = "## Task"
@@ -293,9 +294,15 @@ def _reply_lines(reply: Reply) -> list[str]:
 
 
 def _call_line(call: CallRecord) -> str:
-    outcome = call.outcome if call.error is None else f"{call.outcome}: {one_line(call.error)}"
-    read = " (read)" if call.is_read else ""
+    outcome = call.outcome if call.error is None else f"{call.outcome}: {_error(call.error)}"
+    read = f" {READ_MARK}" if call.is_read else ""
     return f"- {one_line(call.name)}({_arguments(call.arguments)}) → {outcome}{read}"
+
+
+def _error(text: str) -> str:
+    """On one line, whose end cannot pass for the mark of a read; undone by `restore_line`."""
+    line = one_line(text)
+    return f"{line[: -len(READ_MARK)]}⟨U+0028⟩{READ_MARK[1:]}" if line.endswith(READ_MARK) else line
 
 
 def _arguments(arguments: Any) -> str:
