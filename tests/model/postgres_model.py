@@ -277,6 +277,17 @@ def _turn_at(tables: Tables, parameters: Parameters) -> Answered:
     return Answered(tables, "turn_id", found)
 
 
+def _holds_cursor(tables: Tables, parameters: Parameters) -> Answered:
+    """Nothing is ever swept here."""
+    wanted = (parameters["ledger_id"], parameters["seq"])
+    there = any(event[:2] == wanted and event.turn_id == parameters["turn_id"] for event in tables.events)
+    return Answered(tables, "holds", ((there,),))
+
+
+def _is_swept(tables: Tables, _: Parameters) -> Answered:
+    return Answered(tables, "swept", ((False,),))
+
+
 def _close_runs(tables: Tables, parameters: Parameters) -> Answered:
     names = ("turn_ids", "ledger_ids", "work_keys", "epochs", "outcomes", "duplicates_of")
     for turn_id, ledger_id, work_key, epoch, outcome, first in zip(*(parameters[name] for name in names), strict=True):
@@ -336,8 +347,10 @@ STATEMENTS: Mapping[str, Callable[[Tables, Parameters], Answered]] = {
     "find_keyed_events": _find_keyed_events,
     "find_keys": _find_keys,
     "find_runs": _find_runs,
+    "holds_cursor": _holds_cursor,
     "insert_events": _insert_events,
     "insert_run": _insert_run,
+    "is_swept": _is_swept,
     "lock_free_ledgers": _lock_free_ledgers,
     "lock_ledger": _lock_ledger,
     "raise_epoch": _raise_epoch,

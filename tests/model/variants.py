@@ -31,7 +31,7 @@ _NO_OWNER = tuple(
     for script in ("save", "complete", "end")
 )
 _LOOK_LATE = """begin(self._database, request, LedgerView.unknown(now_ms=view.now_ms))
-        view = self._records.look(request.ledger, turn_id=request.turn_id)"""
+    view = self._records.look(request.ledger, turn_id=request.turn_id)"""
 _OWN_VERSION = """int(row.content.rpartition("@")[2][:-1]) if row.type == "agent_step" else version"""
 
 VARIANTS = (
@@ -39,7 +39,7 @@ VARIANTS = (
     Variant(
         "a start reads Redis after Postgres",
         scenarios.WHILE_COMMITTING,
-        (_checkpoint("turns:Turns._begin", "begin(self._database, request, view)", _LOOK_LATE),),
+        (_checkpoint("turns:Turns._begin_recorded", "begin(self._database, request, view)", _LOOK_LATE),),
     ),
     Variant(
         "turns are finished in Redis before they are committed",
