@@ -37,7 +37,7 @@ check: $(STAMP) ## format, lint, types, layers, and the examples of the document
 test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
 	$(BIN)/python -m pytest $(ARGS)
 
-machine: $(STAMP) ## the state machine over real servers, 2,000 examples; ARGS="--seed 7 --examples 50" for a part
+machine: $(STAMP) ## the state machine over real servers, 2,000 examples; ARGS="--dice" throws dice, ARGS="--seed 7 --examples 50" a part
 	$(BIN)/python -m tests.machine $(ARGS)
 
 soak: $(STAMP) ## continuous load with kills and restarts, then the count; SECONDS=600 for longer

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.machine import dice
+from tests.machine.minimising import minimised
 from tests.machine.running import play
 from tests.machine.world import World, world
 
 EXAMPLES, STEPS = 100, 30
+THROWN = 100
 
 
 @pytest.fixture
@@ -33,6 +36,19 @@ def played(shared_database_url: str, redis_url: str, tmp_path: Path) -> Iterator
 @pytest.mark.usefixtures("_quiet")
 def test_whatever_happens_in_whatever_order_the_invariants_hold(played: World) -> None:
     """Dense, once, fenced, nothing lost (QU-3, QU-4, CK-2, CK-5, CK-7, HV-4, HV-6, HV-8, DL-1, FL-1 to FL-8, RC-16)."""
+    play(played, seed=_seed(), examples=EXAMPLES, steps=STEPS)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_whatever_the_dice_throw_the_invariants_hold(played: World) -> None:
+    """The same, where accidents come together (QU-3, QU-4, CK-2, CK-5, CK-7, HV-4, HV-8, DL-1, FL-1 to FL-8)."""
+    first = _seed()
+    failures = dice.play_seeds(played, range(first, first + THROWN))
+    for seed, failure in failures.items():
+        pytest.fail(f"seed {seed}: {minimised(played, failure)}")
+
+
+def _seed() -> int:
     seed = int(os.environ.get("MACHINE_SEED", random.randrange(1_000_000)))
-    print(f"the state machine plays seed {seed}; MACHINE_SEED={seed} plays it again")  # noqa: T201  # shown on a failure
-    play(played, seed=seed, examples=EXAMPLES, steps=STEPS)
+    print(f"the state machine plays from seed {seed}; MACHINE_SEED={seed} plays it again")  # noqa: T201  # on a failure
+    return seed

@@ -1,4 +1,4 @@
-"""The rules: what nodes, workers, stores and chance do, in any order hypothesis thinks of.
+"""The rules: what nodes, workers, stores and chance do, in any order hypothesis or the dice think of.
 
 A call of an engine may be interrupted where it is between two systems. Lower picks mean newer turns.
 """
@@ -6,43 +6,29 @@ A call of an engine may be interrupted where it is between two systems. Lower pi
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import get_args
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from tests.machine import acting, draining, interrupting, invariants, replacing, starting, trouble
 from tests.machine.example import TROUBLE, Example
 from tests.machine.faults import Died
 from tests.machine.model import Handle, ModelTurn
+from tests.machine.moves import Interrupted, Letters, Newest, OneOf, move
 from tests.machine.world import World
 
-PICK = st.integers(0, 4)
-NODE = st.integers(0, 2)
-LETTERS = st.text("uac", max_size=3)
-KEYS = st.sampled_from(["", "", "k1", "k2"])
-MESSAGES = st.sampled_from(["", "m1", "m2"])
-MEANWHILE = st.sampled_from(get_args(interrupting.Meanwhile))
-
-
-def interruption(*points: str) -> st.SearchStrategy[interrupting.Interruption | None]:
-    """None two times out of three; else what happens at one of these crash points, and at which pass."""
-    happens = st.builds(
-        interrupting.Interruption, point=st.sampled_from(points), meanwhile=MEANWHILE, passes=st.integers(1, 2)
-    )
-    return st.one_of(st.none(), st.none(), happens)
-
-
-AT_START = interruption("start.recorded", "start.opened", "resume.fenced")
-AT_SAVE = interruption("save.sent")
-AT_END = interruption("end.sent")
-AT_RESUME = interruption("resume.claimed", "resume.fenced")
-AT_COMPLETE = interruption("complete.sent", "save.sent", "direct.committed", "spool.written", "end.sent")
-AT_REPLACE = interruption("replace.committed", "replace.advanced", "save.sent", "commit.committed", "commit.read")
-AT_COMMIT = interruption(
+PICK = Newest(4)
+NODE = OneOf([0, 1, 2])
+LETTERS = Letters("uac", most=3)
+AT_START = Interrupted(["start.recorded", "start.opened", "resume.fenced"])
+AT_SAVE = Interrupted(["save.sent"])
+AT_END = Interrupted(["end.sent"])
+AT_RESUME = Interrupted(["resume.claimed", "resume.fenced"])
+AT_COMPLETE = Interrupted(["complete.sent", "save.sent", "direct.committed", "spool.written", "end.sent"])
+AT_REPLACE = Interrupted(["replace.committed", "replace.advanced", "save.sent", "commit.committed", "commit.read"])
+AT_COMMIT = Interrupted([
     "commit.taken", "commit.locked", "commit.read", "commit.written", "commit.committed", "commit.finished",
     "upkeep.ended", "upkeep.told",
-)  # fmt: skip
+])  # fmt: skip
 
 
 def has_turns(machine: "Machine") -> bool:
@@ -76,7 +62,15 @@ class Machine(RuleBasedStateMachine):
 
     # What engines do.
 
-    @rule(node=NODE, ledger=PICK, work_key=KEYS, message=MESSAGES, letters=LETTERS, meanwhile=AT_START)
+    @move(
+        6,
+        node=NODE,
+        ledger=OneOf([0, 0, 1]),
+        work_key=OneOf(["", "", "k1", "k2"]),
+        message=OneOf(["", "m1", "m2"]),
+        letters=LETTERS,
+        meanwhile=AT_START,
+    )
     def start(
         self,
         node: int,
@@ -98,31 +92,29 @@ class Machine(RuleBasedStateMachine):
         for handle in turn.handles[-1:] if letters else []:
             acting.save(self.example, handle, letters=letters, bootstrap=bool(ledger))
 
-    @precondition(has_turns)
-    @rule(node=NODE, pick=PICK, meanwhile=AT_START)
+    @move(2, need=has_turns, node=NODE, pick=PICK, meanwhile=AT_START)
     def start_again(self, node: int, pick: int, meanwhile: interrupting.Interruption | None) -> None:
         with self._interrupted(meanwhile):
             starting.begin(self.example, self.example.node(node), self._turn(pick))
 
-    @precondition(has_active)
-    @rule(pick=PICK, letters=LETTERS, bootstrap=st.sampled_from(["with", "without"]), meanwhile=AT_SAVE)
+    @move(6, need=has_active, pick=PICK, letters=LETTERS, bootstrap=OneOf(["with", "without"]), meanwhile=AT_SAVE)
     def save(self, pick: int, letters: str, bootstrap: str, meanwhile: interrupting.Interruption | None) -> None:
         with self._interrupted(meanwhile):
             acting.save(self.example, self._handle(pick), letters=letters, bootstrap=bootstrap == "with")
 
-    @precondition(has_active)
-    @rule(
+    @move(
+        3,
+        need=has_active,
         pick=PICK,
-        reason=st.sampled_from(["waiting", "authorization"]),
-        letters=st.sampled_from(["", "a", "o", "ao"]),
+        reason=OneOf(["waiting", "authorization"]),
+        letters=OneOf(["", "a", "o", "ao"]),
         meanwhile=AT_SAVE,
     )
     def park(self, pick: int, reason: str, letters: str, meanwhile: interrupting.Interruption | None) -> None:
         with self._interrupted(meanwhile):
             acting.park(self.example, self._handle(pick), reason=reason, letters=letters)
 
-    @precondition(has_turns)
-    @rule(node=NODE, pick=PICK, after=st.sampled_from(["a lapse", "nothing"]), meanwhile=AT_RESUME)
+    @move(6, need=has_turns, node=NODE, pick=PICK, after=OneOf(["a lapse", "nothing"]), meanwhile=AT_RESUME)
     def resume(self, node: int, pick: int, after: str, meanwhile: interrupting.Interruption | None) -> None:
         turn = self._turn(pick)
         if after == "a lapse":
@@ -130,15 +122,15 @@ class Machine(RuleBasedStateMachine):
         with self._interrupted(meanwhile):
             starting.resume(self.example, self.example.node(node), turn)
 
-    @precondition(has_turns)
-    @rule(node=NODE, pick=PICK)
+    @move(2, need=has_turns, node=NODE, pick=PICK)
     def append_input(self, node: int, pick: int) -> None:
         acting.append_input(self.example, self.example.node(node), self._turn(pick))
 
-    @precondition(has_active)
-    @rule(
+    @move(
+        5,
+        need=has_active,
         pick=PICK,
-        reach=st.sampled_from(["replied", "undelivered", "no reply owed"]),
+        reach=OneOf(["replied", "undelivered", "no reply owed"]),
         letters=LETTERS,
         meanwhile=AT_COMPLETE,
     )
@@ -151,14 +143,12 @@ class Machine(RuleBasedStateMachine):
         if handle.attempt is not None and letters == "u":
             acting.complete_again(self.example, handle)
 
-    @precondition(has_active)
-    @rule(pick=PICK, sending=st.sampled_from(["arrives", "raises", "dies"]), meanwhile=AT_COMPLETE)
+    @move(4, need=has_active, pick=PICK, sending=OneOf(["arrives", "arrives", "raises", "dies"]), meanwhile=AT_COMPLETE)
     def deliver(self, pick: int, sending: acting.Sending, meanwhile: interrupting.Interruption | None) -> None:
         with self._interrupted(meanwhile):
             acting.deliver(self.example, self._handle(pick), sending=sending)
 
-    @precondition(has_active)
-    @rule(pick=PICK, how=st.sampled_from(["failed", "abandoned"]), meanwhile=AT_END)
+    @move(1, need=has_active, pick=PICK, how=OneOf(["failed", "abandoned"]), meanwhile=AT_END)
     def end(self, pick: int, how: str, meanwhile: interrupting.Interruption | None) -> None:
         with self._interrupted(meanwhile):
             if how == "failed":
@@ -166,13 +156,18 @@ class Machine(RuleBasedStateMachine):
             else:
                 acting.abandon(self.example, self._handle(pick))
 
-    @precondition(has_active)
-    @rule(pick=PICK)
+    @move(1, need=has_active, pick=PICK)
     def take_history(self, pick: int) -> None:
         replacing.take_history(self.example, self._handle(pick))
 
-    @precondition(has_active)
-    @rule(pick=PICK, kind=st.sampled_from(["compaction", "handoff"]), covers=st.integers(0, 4), meanwhile=AT_REPLACE)
+    @move(
+        3,
+        need=has_active,
+        pick=PICK,
+        kind=OneOf(["compaction", "handoff"]),
+        covers=OneOf(range(5)),
+        meanwhile=AT_REPLACE,
+    )
     def replace(
         self, pick: int, kind: replacing.Kind, covers: int, meanwhile: interrupting.Interruption | None
     ) -> None:
@@ -183,13 +178,11 @@ class Machine(RuleBasedStateMachine):
             if handle.history is not None:
                 replacing.replace(self.example, handle, kind=kind, covers=covers)
 
-    @precondition(has_active)
-    @rule(pick=PICK)
+    @move(1, need=has_active, pick=PICK)
     def read_history(self, pick: int) -> None:
         replacing.read_history(self.example, self._handle(pick))
 
-    @precondition(has_active)
-    @rule(pick=PICK, child=PICK)
+    @move(1, need=has_active, pick=PICK, child=PICK)
     def see_to_a_child(self, pick: int, child: int) -> None:
         handle = self._handle(pick)
         if not replacing.end_child(self.example, handle, pick=child):
@@ -197,10 +190,11 @@ class Machine(RuleBasedStateMachine):
 
     # What the processes of the deployment do by themselves.
 
-    @precondition(has_turns)
-    @rule(
-        who=st.sampled_from(["workers", "workers", "the clock", "the reconciler"]),
-        jobs=st.integers(1, 3),
+    @move(
+        6,
+        need=has_turns,
+        who=OneOf(["workers", "workers", "the clock", "the reconciler"]),
+        jobs=OneOf([1, 2, 3]),
         meanwhile=AT_COMMIT,
     )
     def processes_run(self, who: str, jobs: int, meanwhile: interrupting.Interruption | None) -> None:
@@ -214,8 +208,7 @@ class Machine(RuleBasedStateMachine):
             except TROUBLE:
                 assert not whole or meanwhile is not None, "trouble in calm"
 
-    @precondition(has_turns)
-    @rule(node=NODE, what=st.sampled_from(["round of leases", "recover"]))
+    @move(3, need=has_turns, node=NODE, what=OneOf(["round of leases", "recover"]))
     def a_node_looks_after_its_turns(self, node: int, what: str) -> None:
         keeper = self.example.node(node)
         action = keeper.turns.recover if what == "recover" else keeper.leases.round
@@ -223,32 +216,27 @@ class Machine(RuleBasedStateMachine):
 
     # What goes wrong.
 
-    @precondition(has_active)
-    @rule(pick=PICK)
+    @move(1, need=has_active, pick=PICK)
     def doubt_own_lease(self, pick: int) -> None:
         self._handle(pick).turn._session._owned_until = 0.0
 
-    @rule(node=NODE, kind=st.sampled_from(trouble.ON_A_NODE))
+    @move(2, node=NODE, kind=OneOf(trouble.ON_A_NODE))
     def trouble_a_node(self, node: int, kind: trouble.OnANode) -> None:
         trouble.befall(self.example.node(node).seat, kind)
 
-    @precondition(has_turns)
-    @rule(node=NODE)
+    @move(5, need=has_turns, node=NODE)
     def mend_a_node(self, node: int) -> None:
         self.example.node(node).seat.mend()
 
-    @precondition(has_turns)
-    @rule(kind=st.sampled_from(trouble.ON_THE_WORKER))
+    @move(1, need=has_turns, kind=OneOf(trouble.ON_THE_WORKER))
     def trouble_the_worker(self, kind: trouble.OnANode) -> None:
         trouble.befall(self.world.worker.seat, kind)
 
-    @precondition(has_turns)
-    @rule(node=NODE)
+    @move(1, need=has_turns, node=NODE)
     def kill(self, node: int) -> None:
         self.example.kill(self.example.node(node))
 
-    @precondition(has_turns)
-    @rule(kind=st.sampled_from(trouble.OF_REDIS), pick=PICK)
+    @move(1, need=has_turns, kind=OneOf(trouble.OF_REDIS), pick=PICK)
     def redis_loses(self, kind: trouble.OfRedis, pick: int) -> None:
         trouble.redis_loses(self.example, kind, pick=pick)
 
@@ -258,7 +246,11 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if sys.exc_info()[1] is None:
-            draining.finish(self.example)
+            self.finish()
+
+    def finish(self) -> None:
+        """The end of an example that held so far."""
+        draining.finish(self.example)
 
     @contextmanager
     def _interrupted(self, meanwhile: interrupting.Interruption | None) -> Iterator[None]:

@@ -88,7 +88,7 @@ def _must_be_refused(example: Example, turn: ModelTurn) -> bool:
 
 def _check_refused_start(example: Example, turn: ModelTurn, outcome: Outcome) -> None:
     error = outcome.error
-    if not turn.handles:
+    if not turn.handles or isinstance(error, AlreadyHandled):
         turn.may_have_ended = True  # a start that comes too late ends its own run
     if not outcome.calm:
         turn.may_be_free = True  # the record may have been made, and let go
