@@ -1,7 +1,7 @@
 """`python -m tests.bench [names...]`: run the measurements and print them as ratios.
 
 Names are those of the modules, or how they begin: draining, saving, starting, latency, completing, sweeping, replay,
-resume, recovery, retaining. Without names all of them run.
+resume, recovery, retaining, ageing, rendering, condensing. Without names all of them run.
 """
 
 import argparse
@@ -12,7 +12,21 @@ import sys
 import structlog
 from rich.console import Console
 
-from tests.bench import completing, draining, latency, recovery, replay, resume, retaining, saving, starting, sweeping
+from tests.bench import (
+    ageing,
+    completing,
+    condensing,
+    draining,
+    latency,
+    recovery,
+    rendering,
+    replay,
+    resume,
+    retaining,
+    saving,
+    starting,
+    sweeping,
+)
 from tests.bench.results import LATEST, print_report, print_verdict, write_results
 from tests.bench.rig import Rig
 from turnledger.workers.embedded import Durability, embedded_servers
@@ -28,6 +42,9 @@ MEASUREMENTS = {
     "resume": resume.measure,
     "recovery": recovery.measure,
     "retaining": retaining.measure,
+    "ageing": ageing.measure,
+    "rendering": rendering.measure,
+    "condensing": condensing.measure,
 }
 
 

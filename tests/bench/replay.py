@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tests.bench.payload import SampleTurn, sample_turns
 from tests.bench.results import Goal, Report, Result
@@ -39,7 +39,7 @@ def measure(rig: Rig) -> Report:
     """`replay` of three ledgers that differ in nothing but the events before their compaction, in turns."""
     rig.empty()
     names = [_seed(rig, older=older) for older in AGES]
-    _vacuum(rig)
+    rig.vacuum()
     steps = {_replayed(rig, name) for name in names}
     assert len(steps) == 1, f"the ledgers replay {steps} steps: they are not alike"
     sides = [lambda name=name: seconds_of(lambda: _replayed(rig, name)) for name in names]
@@ -116,13 +116,6 @@ def _compact(connection: Connection, head: Head, sample: SampleTurn) -> Head:
         model="bench",
     )
     return replace_history(connection, head, replacement, now=_NOW)
-
-
-def _vacuum(rig: Rig) -> None:
-    """What autovacuum does sooner or later; it must not come in the middle of the rounds."""
-    with rig.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM ANALYZE ledger_event"))
-    rig.settle()
 
 
 def _how(steps: int) -> str:

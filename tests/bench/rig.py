@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import redis
+from sqlalchemy import text
 
 from turnledger.checkpoint import CheckpointSettings, Turns
 from turnledger.checkpoint.records import Records
@@ -93,6 +94,12 @@ class Rig:
     def settle(self) -> None:
         """Write out what Postgres still holds back."""
         self._execute("CHECKPOINT")
+
+    def vacuum(self) -> None:
+        """What autovacuum does sooner or later; it must not come in the middle of the rounds."""
+        with self.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
+        self.settle()
 
     def close(self) -> None:
         self.turns.close()
