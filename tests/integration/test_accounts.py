@@ -82,6 +82,16 @@ def test_a_new_account_takes_the_place_of_the_former_one(stores: Stores, node: T
         assert find_account(connection, ledger_id + 1) is None
 
 
+def test_an_account_of_an_entry_that_is_gone_is_not_kept(stores: Stores, node: Turns) -> None:
+    """As when it was swept while the model wrote (RT-4)."""
+    ids = long_conversation(stores, node)
+    stores.execute("DELETE FROM ledger_entry WHERE ordinal = 1")
+    with stores.database.transaction() as connection:
+        ledger_id = stores.head().ledger_id
+        assert not save_account(connection, Account(frozenset(ids[:2]), "They asked."), ledger_id=ledger_id)
+        assert find_account(connection, ledger_id) is None
+
+
 def test_an_account_that_cannot_be_read_leaves_the_count(stores: Stores, node: Turns) -> None:
     """The start is not held up by it (BL-5, FL-1)."""
     ids = long_conversation(stores, node)

@@ -10,11 +10,12 @@ from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import decode_json, encode_json
 
 
-def save_account(connection: Connection, account: Account, *, ledger_id: int) -> None:
-    """Keep the account in place of the ledger's former one."""
+def save_account(connection: Connection, account: Account, *, ledger_id: int) -> bool:
+    """Keep the account in place of the ledger's former one; False: an entry it stands for is stored no longer."""
     ids = sorted(account.entry_ids)
     text = encode_json(account.text, where="account")
-    run_statement(connection, "save_account", {"ledger_id": ledger_id, "entry_ids": ids, "account": text})
+    parameters = {"ledger_id": ledger_id, "entry_ids": ids, "account": text}
+    return bool(run_statement(connection, "save_account", parameters))
 
 
 def find_account(connection: Connection, ledger_id: int) -> Account | None:

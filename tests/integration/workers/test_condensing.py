@@ -1,16 +1,18 @@
 """Older entries that a block has no room for: their account, from the commit to the next start."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+from tests.configuring import write_config
 from tests.endpoint import Asked, Endpoint, computing, raw, saying, served
 from tests.engine import Engine
 from turnledger.checkpoint import Turn
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.keys import encode_ledger
-from turnledger.store import LedgerName, Replied
+from turnledger.store import Database, LedgerName, Replied, StoreSettings
 from turnledger.store.accounts import find_account
 from turnledger.store.block import Account
 from turnledger.store.ledger import read_head
@@ -45,12 +47,12 @@ def converse(engine: Engine, turns: int, *, reply: str = LONG, conversation: str
     return made
 
 
-def condenser(engine: Engine, endpoint: Endpoint | None) -> Condenser:
+def condenser(engine: Engine, endpoint: Endpoint | None, *, database: Database | None = None) -> Condenser:
     settings = endpoint and RewriteSettings(
         rewrite_base_url=endpoint.url, rewrite_model="small", rewrite_key=SecretStr("sk-1"), rewrite_call_s=5.0
     )
     return Condenser(
-        database=engine.database,
+        database=database or engine.database,
         records=engine.records,
         rewriter=OpenAIRewriter(settings).within if settings else None,
         within_s=20.0,
@@ -148,6 +150,15 @@ def test_a_ledger_within_its_budget_needs_no_account(engine: Engine, endpoint: E
     converse(engine, turns)
     assert condenser(engine, endpoint).condense(LEDGER) == "not needed"
     assert endpoint.texts == []
+
+
+def test_while_the_feature_is_off_no_model_is_asked(engine: Engine, endpoint: Endpoint, tmp_path: Path) -> None:
+    """(RT-2)"""
+    converse(engine, 4)
+    off = Database(StoreSettings(database_url=engine.database_url, config=write_config(tmp_path, enabled=False)))
+    assert condenser(engine, endpoint, database=off).condense(LEDGER) == "not needed"
+    assert endpoint.texts == []
+    off.close()
 
 
 def test_a_job_of_another_queue_may_be_run_by_the_allow_list(engine: Engine) -> None:

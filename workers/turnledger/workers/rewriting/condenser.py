@@ -1,4 +1,4 @@
-"""The account of a ledger's older entries, written after a commit, so that the next start finds it and asks no model."""
+"""The account of a ledger's older entries, written after a commit: the next start finds it, and asks no model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -55,9 +55,13 @@ class Condenser:
     def condense(self, ledger: LedgerName) -> Condensed:
         """Have the account that the next start needs, if it needs one and none is there; no transaction waits for it.
 
+        While the feature is off no start needs any.
+
         Raises:
             StoreUnavailable, StoreBusy: nothing was written; the next commit asks again.
         """
+        if not self._database.config.current().enabled:
+            return "not needed"
         left = TimeLeft(self._within_s, stopped=self._stopped)
         outcome: Condensed = "not needed"
         with self._rewriter(left) as rewriter:
@@ -90,7 +94,7 @@ class Condenser:
         if account is None:
             return "unavailable"
         with self._database.transaction() as connection:
-            save_account(connection, account, ledger_id=head.ledger_id)
+            save_account(connection, account, ledger_id=head.ledger_id)  # if not, another round finds out why
         return "written"
 
     def _layout(self, connection: Connection, head: Head) -> Layout:
