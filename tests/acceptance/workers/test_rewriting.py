@@ -195,7 +195,7 @@ def test_up_starts_a_worker_that_rewrites_or_says_what_it_lacks(
         assert process.wait(seconds=40) == 2
         assert "TURNLEDGER_REWRITE_MODEL is not set" in process.output
         return
-    process.wait_for_line("turnledger is up", seconds=40)
+    process.wait_for_line("Ctrl-C stops it", seconds=40)
     urls = dict(line.split()[-1].split("=", 1) for line in process.output.splitlines() if "export" in line)
     with Redis.from_url(urls["TURNLEDGER_REDIS_URL"]) as client:
 
