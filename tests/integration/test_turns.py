@@ -11,7 +11,16 @@ from tests.processes import Processes
 from tests.stores import LEAD, NOTHING, Stores, assistant, begin, calling, contents, result, user
 from turnledger.checkpoint import AlreadyHandled, AlreadyRunning, Turn, TurnEnded, Turns
 from turnledger.checkpoint.starting import begin as really_begin
-from turnledger.store import InvalidInput, LedgerName, Message, NoReplyOwed, Replied, Undelivered, openai_step
+from turnledger.store import (
+    CorruptData,
+    InvalidInput,
+    LedgerName,
+    Message,
+    NoReplyOwed,
+    Replied,
+    Undelivered,
+    openai_step,
+)
 
 OTHER = LedgerName("reviewer", "jira:POC-7")
 ELSEWHERE = LedgerName("lead", "jira:POC-8")
@@ -579,3 +588,18 @@ def test_a_turn_id_that_cannot_be_one_is_refused(stores: Stores, node: Turns, tu
         with pytest.raises(InvalidInput, match="turn_id"):
             call(turn_id)
     assert stores.written() == NOTHING
+
+
+@pytest.mark.parametrize("field", ["completed_at", "completion_no", "kept_steps", "message_ids"])
+def test_a_pending_record_that_cannot_be_read_is_counted_and_holds_up_no_start(
+    stores: Stores, node: Turns, field: str
+) -> None:
+    """The block says so; the history, from which its steps would be missing, is refused (BL-8)."""
+    broken = finished(node, "Broken")
+    finished(node, "Whole")
+    stores.redis.hset(stores.keys.record(broken.turn_id), field, "no such thing")
+    turn = begin(node)
+    assert "(1 earlier turn is stored but could not be read.)" in turn.earlier
+    assert "Triggered by: Whole" in turn.earlier
+    with pytest.raises(CorruptData, match=broken.turn_id):
+        turn.history()

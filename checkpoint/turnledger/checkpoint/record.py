@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import structlog
+
 from turnledger.checkpoint.errors import CheckpointMisconfigured
 from turnledger.checkpoint.keys import decode_ledger
-from turnledger.store import LedgerName
+from turnledger.store import InvalidInput, LedgerName
 from turnledger.store.events import EventRow, decode_rows
 from turnledger.store.json_text import decode_json, encode_json
+
+log = structlog.get_logger(__name__)
 
 RECORD_FORMAT = "1"  # a record of another format is refused by resume and left alone by everything else
 
@@ -42,7 +46,10 @@ class Cursor:
 
 
 class PendingTurn(NamedTuple):
-    """A completed turn that is not committed yet, as another turn of its ledger sees it."""
+    """A completed turn that is not committed yet, as another turn of its ledger sees it.
+
+    `kept_steps` is None where the record cannot be read; then `entry` is empty, and a block counts it as unreadable.
+    """
 
     turn_id: str
     state: State
@@ -52,7 +59,7 @@ class PendingTurn(NamedTuple):
     completed_at_ms: int
     completion_no: int
     message_ids: tuple[str, ...]
-    kept_steps: int
+    kept_steps: int | None
     failure: str
 
     @property
@@ -107,18 +114,18 @@ def decode_view(answer: Sequence[Any]) -> LedgerView:
 
 def _pending(item: Sequence[Any]) -> PendingTurn:
     turn_id, state, work_key, entry_id, entry, completed_at, number, message_ids, kept, failure = item
-    return PendingTurn(
-        turn_id=turn_id,
-        state=state,
-        work_key=work_key or "",
-        entry_id=entry_id or "",
-        entry=entry or "",
-        completed_at_ms=int(completed_at or 0),
-        completion_no=int(number or 0),
-        message_ids=tuple(decode_json(message_ids or "[]")),
-        kept_steps=int(kept or 0),
-        failure=failure or "",
-    )
+    known = PendingTurn(turn_id, state, work_key or "", entry_id or "", "", 0, 0, (), None, failure or "")
+    try:
+        return known._replace(
+            entry=entry or "",
+            completed_at_ms=int(completed_at or 0),
+            completion_no=int(number or 0),
+            message_ids=tuple(decode_json(message_ids or "[]")),
+            kept_steps=int(kept or 0),
+        )
+    except (ValueError, TypeError, InvalidInput):
+        log.error("pending_record_unreadable", turn_id=turn_id)
+        return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
 from turnledger.checkpoint.earlier import not_committed
 from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn
 from turnledger.checkpoint.naming import job_names, names
-from turnledger.checkpoint.record import Cursor, Record
+from turnledger.checkpoint.record import Cursor, PendingTurn, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
 from turnledger.checkpoint.replacing import (
     ReplaceableHistory,
@@ -30,6 +30,7 @@ from turnledger.checkpoint.telemetry import span
 from turnledger.checkpoint.turn_steps import TurnSteps
 from turnledger.store import (
     CallRecord,
+    CorruptData,
     InvalidInput,
     LedgerName,
     Step,
@@ -355,7 +356,7 @@ class Turn:
             committed = [] if head is None else replay(connection, head)
             runs = find_runs(connection, [turn.turn_id for turn in uncommitted])
         moving = [
-            (turn.turn_id, runs[turn.turn_id].steps_written if turn.turn_id in runs else 0, turn.kept_steps)
+            (turn.turn_id, runs[turn.turn_id].steps_written if turn.turn_id in runs else 0, _kept_steps(turn))
             for turn in not_committed(uncommitted, runs)
         ]
         wire = self._records.steps_of(moving)
@@ -624,6 +625,12 @@ class Turn:
                 return
             run = Run(self.turn_id, head.ledger_id, self.work_key, record.epoch, 0, None, None)
             end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
+
+
+def _kept_steps(turn: PendingTurn) -> int:
+    if turn.kept_steps is None:
+        raise CorruptData(f"the record of pending turn {turn.turn_id} cannot be read", where=turn.turn_id)
+    return turn.kept_steps
 
 
 def _account(reply: Reply, fields: AccountFields) -> Account:
