@@ -96,9 +96,9 @@ VARIANTS = (
         ),
     ),
     Variant(
-        "a completion does not name its holder's epoch",
+        "a start that is repeated can be joined before it has fenced off the first",
         scenarios.REPEATED_START,
-        (_checkpoint("submission:_draft", ', "epoch": record.epoch', ""),),
+        (_checkpoint("turns:Turns._open", 'int(fields["epoch"]) + 1', 'int(fields["epoch"])'),),
     ),
     Variant(
         "a replacement covers whatever is in the log when it is written",

@@ -367,7 +367,7 @@ class Turns:
             raise turn_ended(record.turn_id, state=record.state)
         if record.state not in UNFINISHED:
             raise done_before(record.turn_id, entry_id=record.entry_id, failure=record.failure)
-        if steps or record.revision > _unsaved_revision(record):
+        if steps or record.revision != _unsaved_revision(record):
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
         if record.recorded:
             self._refuse_done_without_redis(request)
@@ -382,6 +382,8 @@ class Turns:
 
     def _open(self, request: StartRequest, begun: _Begun, view: LedgerView) -> Turn:
         claim, fields = Claim(request.turn_id, new_token(), FIRST_REVISION), begun.fields
+        if begun.again:  # the epoch that it is about to have: with this one, nobody joins the turn before it is fenced
+            fields = {**fields, "epoch": int(fields["epoch"]) + 1}
         try:
             completions = self._records.open(claim, ledger=request.ledger, work_key=request.work_key, fields=fields)
         except AlreadyRunning as error:
