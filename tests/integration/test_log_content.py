@@ -30,7 +30,7 @@ from turnledger.store.rewriting import Rewriting
 from turnledger.workers.committer import Committer
 from turnledger.workers.reconciler import Reconciler
 from turnledger.workers.rewriting import Fitter, OpenAIRewriter, RewriteSettings
-from turnledger.workers.rewriting.fitter import RewriterFor
+from turnledger.workers.rewriting.asking import RewriterFor
 from turnledger.workers.settings import WorkerSettings
 
 MARK = "MARKED"

@@ -1,6 +1,7 @@
 """Older entries that a block has no room for: their account, from the commit to the next start."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from turnledger.store import Database, LedgerName, Replied, StoreSettings
 from turnledger.store.accounts import find_account
 from turnledger.store.block import Account
 from turnledger.store.ledger import read_head
+from turnledger.store.rewriting import Rewriter
 from turnledger.workers.rewriting import Condenser, OpenAIRewriter, RewriteSettings
+from turnledger.workers.rewriting.time_left import TimeLeft
 
 LEDGER = LedgerName("lead", "jira:POC-1")
 LONG = "A long answer. " * 550  # 8,250 bytes: two of them fill a block
@@ -134,6 +137,19 @@ def test_without_an_account_the_turns_are_counted(engine: Engine, endpoint: Endp
     assert condenser(engine, None if trouble == "no model" else endpoint).condense(LEDGER) == "unavailable"
     assert "(2 earlier turns are left out here for want of room.)" in engine.start().earlier
     assert len(endpoint.texts) == {"no model": 0, "no budget": 0, "too long": 2}.get(trouble, 1)
+
+
+def test_a_rewriter_that_cannot_be_made_leaves_the_count(engine: Engine) -> None:
+    """As where its client is not installed (BL-5)."""
+    converse(engine, 4)
+
+    def broken(_: TimeLeft) -> AbstractContextManager[Rewriter]:
+        raise ImportError
+
+    made = Condenser(
+        database=engine.database, records=engine.records, rewriter=broken, within_s=20.0, stopped=lambda: False
+    )
+    assert made.condense(LEDGER) == "unavailable"
 
 
 def test_what_an_account_costs_counts_against_the_budgets(engine: Engine, endpoint: Endpoint) -> None:

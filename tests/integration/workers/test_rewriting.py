@@ -20,7 +20,7 @@ from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.records import Records
 from turnledger.store import CallRecord, NoReplyOwed
 from turnledger.store.fitting import name_payload
-from turnledger.store.rewriting import Rewriting
+from turnledger.store.rewriting import Rewriter, Rewriting
 from turnledger.workers.draining import drain
 from turnledger.workers.errors import RewritingPostponed
 from turnledger.workers.reconciler import Finding, Reconciler
@@ -185,7 +185,7 @@ def test_a_rewriter_that_cannot_be_made_gives_names(engine: Engine) -> None:
     """A broken installation holds up no turn (RW-3)."""
     turn = complete_long(engine)
 
-    def broken(_: object) -> AbstractContextManager[None]:
+    def broken(_: object) -> AbstractContextManager[Rewriter]:
         raise ImportError("no such client")
 
     settings = WorkerSettings()

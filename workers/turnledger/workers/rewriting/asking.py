@@ -1,5 +1,8 @@
 """Asks a rewriter for accounts, as long as there is time and a budget for it, and counts what they cost."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
 import structlog
 
 from turnledger.checkpoint.budgets import Budgets
@@ -9,6 +12,8 @@ from turnledger.store.rewriting import Rewriter, Rewriting
 from turnledger.workers.rewriting.time_left import TimeLeft
 
 log = structlog.get_logger(__name__)
+
+RewriterFor = Callable[[TimeLeft], AbstractContextManager[Rewriter]]
 
 
 class Asking:
@@ -43,3 +48,20 @@ class Asking:
             self._budgets.spend(agent=self._agent, tokens=made.tokens, operation=new_token())
         except TurnledgerError as error:
             log.error("spending_not_counted", agent=self._agent, tokens=made.tokens, reason=str(error))
+
+
+@contextmanager
+def asking_for(agent: str, *, rewriter: RewriterFor | None, budgets: Budgets, left: TimeLeft) -> Iterator[Asking]:
+    """Ask a rewriter that is made for the length of the block; nobody, where it cannot be made."""
+    with ExitStack() as opened:
+        yield Asking(agent, rewriter=_opened(opened, rewriter, left), budgets=budgets, left=left)
+
+
+def _opened(opened: ExitStack, rewriter: RewriterFor | None, left: TimeLeft) -> Rewriter | None:
+    if rewriter is None:
+        return None
+    try:
+        return opened.enter_context(rewriter(left))
+    except Exception as error:  # noqa: BLE001  # whatever keeps it from being made
+        log.error("rewriter_not_made", error=type(error).__name__)
+        return None

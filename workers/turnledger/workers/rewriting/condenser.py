@@ -1,7 +1,6 @@
 """The account of a ledger's older entries, written after a commit: the next start finds it, and asks no model."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import structlog
@@ -14,8 +13,7 @@ from turnledger.store import Database, LedgerName
 from turnledger.store.accounts import find_account, save_account
 from turnledger.store.block import SEPARATOR, Account, Layout, account_fits, account_text_bytes, render_entry
 from turnledger.store.ledger import Beginning, Head, read_head, recent_entries
-from turnledger.store.rewriting import Rewriter
-from turnledger.workers.rewriting.asking import Asking
+from turnledger.workers.rewriting.asking import Asking, RewriterFor, asking_for
 from turnledger.workers.rewriting.time_left import TimeLeft
 
 log = structlog.get_logger(__name__)
@@ -27,11 +25,6 @@ QUESTION = (
 MOST_ROUNDS = 3  # entries may be committed while the model writes; whoever commits later asks anew
 
 Condensed = Literal["written", "current", "not needed", "unavailable"]
-RewriterFor = Callable[[TimeLeft], AbstractContextManager[Rewriter | None]]
-
-
-def _nobody(_: TimeLeft) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 class Condenser:
@@ -48,7 +41,7 @@ class Condenser:
     ) -> None:
         self._database = database
         self._budgets = Budgets(records)
-        self._rewriter = rewriter or _nobody
+        self._rewriter = rewriter
         self._within_s = within_s
         self._stopped = stopped
 
@@ -64,8 +57,7 @@ class Condenser:
             return "not needed"
         left = TimeLeft(self._within_s, stopped=self._stopped)
         outcome: Condensed = "not needed"
-        with self._rewriter(left) as rewriter:
-            asking = Asking(ledger.agent, rewriter=rewriter, budgets=self._budgets, left=left)
+        with asking_for(ledger.agent, rewriter=self._rewriter, budgets=self._budgets, left=left) as asking:
             for _ in range(MOST_ROUNDS):
                 found = self._condense(ledger, asking=asking)
                 outcome = outcome if found == "current" and outcome == "written" else found

@@ -7,7 +7,6 @@ committed once its time is up.
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -26,10 +25,9 @@ from turnledger.store.fitting import (
     name_payload,
     with_stand_ins,
 )
-from turnledger.store.rewriting import Rewriter
 from turnledger.workers.backoff import pauses
 from turnledger.workers.errors import RewritingPostponed
-from turnledger.workers.rewriting.asking import Asking
+from turnledger.workers.rewriting.asking import Asking, RewriterFor, asking_for
 from turnledger.workers.rewriting.time_left import TimeLeft
 from turnledger.workers.settings import WorkerSettings
 
@@ -40,11 +38,6 @@ QUESTIONS: dict[PieceKind, str] = {
     "argument": "what does this argument of a tool call say, and what is it for?",
     "error": "what went wrong, and what does the error say to do about it?",
 }
-RewriterFor = Callable[[TimeLeft], AbstractContextManager[Rewriter | None]]
-
-
-def _nobody(_: TimeLeft) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 class Fitter:
@@ -61,7 +54,7 @@ class Fitter:
     ) -> None:
         self._fittings = Fittings(records)
         self._budgets = Budgets(records)
-        self._rewriter = rewriter or _nobody
+        self._rewriter = rewriter
         self._within_s = within_s
         self._settings = settings
         self._stopped = stopped
@@ -81,9 +74,8 @@ class Fitter:
 
     def _fit(self, turn_id: str, began: Unfitted) -> None:
         left = TimeLeft(began.left_s * ASKING_SHARE, stopped=self._stopped)
-        with ExitStack() as opened:
-            rewriter = self._open_rewriter(opened, left)
-            pieces = _Pieces(Asking(began.ledger.agent, rewriter=rewriter, budgets=self._budgets, left=left))
+        with asking_for(began.ledger.agent, rewriter=self._rewriter, budgets=self._budgets, left=left) as asking:
+            pieces = _Pieces(asking)
             entry = self._fitted(turn_id, began, pieces=pieces)
         crash_point("fit.rewritten")
         if left.was_stopped and pieces.named:
@@ -97,14 +89,6 @@ class Fitter:
             named=pieces.named,
             tokens=pieces.asking.tokens,
         )
-
-    def _open_rewriter(self, opened: ExitStack, left: TimeLeft) -> Rewriter | None:
-        """None, and so names, where there is none: a broken installation must not hold up a turn."""
-        try:
-            return opened.enter_context(self._rewriter(left))
-        except Exception as error:  # noqa: BLE001  # whatever keeps it from being made
-            log.error("rewriter_not_made", error=type(error).__name__)
-            return None
 
     def _fitted(self, turn_id: str, began: Unfitted, *, pieces: "_Pieces") -> str:
         """The fitted entry; '' where it cannot be made, and the commit deals with the entry as it is."""
