@@ -208,7 +208,7 @@ def test_a_turn_that_no_store_and_no_disk_takes_says_so(stores: Stores, tmp_path
 def test_a_node_that_was_taken_over_commits_nothing_directly(stores: Stores) -> None:
     """Nor does its spool later: its epoch is behind, the new holder's completion stands (FL-3, FL-4, CK-2)."""
     old = begin(stores.node())
-    old.park(reason="waiting")
+    stores.redis.hset(stores.keys.record(old.turn_id), "lease_until", 0)  # by its own clock it owns the turn
     new = stores.node().resume(old.turn_id)
     with Proxy(stores.redis_url) as proxy:
         cut_off = stores.node(redis_url=proxy.url, **IMPATIENT)
@@ -225,6 +225,18 @@ def test_a_node_that_was_taken_over_commits_nothing_directly(stores: Stores) -> 
     assert stores.entries()[0]["reply"]["text"] == "fresh"
     assert not old.spooled.exists()
     assert old.spooled.with_name(old.spooled.name + ".refused").exists()
+
+
+def test_a_completion_whose_record_redis_forgot_is_pending_once_when_it_is_begun_again(stores: Stores) -> None:
+    """And in the block of others once, although the list still named it (ST-1, ST-8, FL-8)."""
+    node = stores.node()
+    complete(begin(node, turn_id="t-1"), "One")
+    stores.redis.delete(stores.keys.record("t-1"), stores.keys.steps("t-1"))
+    again = begin(stores.node(), turn_id="t-1")
+    assert stores.pending() == []
+    complete(again, "One")
+    assert stores.pending() == ["t-1"]
+    assert begin(node).earlier.count("(turn t-1)") == 1
 
 
 def test_a_completion_that_redis_forgot_is_submitted_again(stores: Stores) -> None:

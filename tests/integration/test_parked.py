@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.proxy import DropReply, Proxy
 from tests.stores import Stores, assistant, begin, calling, user
-from turnledger.checkpoint import AlreadyRunning, StaleTurn, TurnEnded, Turns
+from turnledger.checkpoint import AlreadyRunning, CheckpointUnavailable, StaleTurn, TurnEnded, Turns
 from turnledger.checkpoint.errors import SliceLimit
 from turnledger.store import Message, Replied
 from turnledger.store.activity import message_updated, tool_ended, tool_started
@@ -39,6 +40,51 @@ def test_input_for_a_turn_that_is_not_parked_is_refused(stores: Stores, node: Tu
     with pytest.raises(TurnEnded):
         node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=user("Hurry"))
     assert stores.texts() == []
+
+
+def test_input_is_not_appended_behind_the_back_of_an_owner_that_may_return(stores: Stores, node: Turns) -> None:
+    """Taken for lost, it is back: what it writes then is not refused for a message it never saw (CK-12, CK-2)."""
+    turn = begin(node)
+    turn.save(steps=[user("one")])
+    stores.redis.hset(
+        stores.keys.record(turn.turn_id), mapping={"state": "parked", "reason": "owner_lost", "lease_until": 0}
+    )
+    with pytest.raises(AlreadyRunning):
+        node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=user("Hurry"))
+    assert stores.texts() == []
+    turn.save(steps=[user("two")])
+    turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
+    stores.drain()
+    assert [step.value["content"] for step in begin(node).history()] == ["one", "two", "Done"]
+
+
+def test_a_node_that_has_parked_a_turn_is_not_sure_to_own_it(stores: Stores, node: Turns) -> None:
+    """Others may have it from then on: it commits nothing of it past Redis (CK-2, FL-3)."""
+    turn = begin(node)
+    turn.save(steps=[user("one")])
+    assert turn._session.owns_surely()
+    turn.park(reason="waiting")
+    assert not turn._session.owns_surely()
+
+
+def test_a_turn_that_could_not_be_parked_goes_on(stores: Stores) -> None:
+    """Redis had done it, but its answer was lost: from the next save on it runs, its lease kept (CK-2, CK-11)."""
+    node = stores.node()
+    turn = begin(node)
+    with Proxy(stores.redis_url) as proxy:
+        slow = stores.node(redis_url=proxy.url, redis_retries=0)
+        reliable, turn._session._records = turn._session._records, slow._records
+        proxy.arm(DropReply(b"waiting"))
+        with pytest.raises(CheckpointUnavailable):
+            turn.park(reason="waiting")
+        turn._session._records = reliable
+    node._services.leases.round()
+    turn.save(steps=[user("one")])
+    node._services.leases.round()
+    assert stores.state(turn.turn_id) == "running"
+    assert turn._session.owns_surely()
+    with pytest.raises(AlreadyRunning):
+        stores.node().resume(turn.turn_id)
 
 
 def test_the_log_follows_a_wait_for_permission(stores: Stores, node: Turns) -> None:

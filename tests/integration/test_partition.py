@@ -21,7 +21,7 @@ def proxy(stores: Stores) -> Iterator[Proxy]:
 @pytest.fixture
 def cut_off(stores: Stores, proxy: Proxy) -> Turns:
     """A node that reaches Redis only once the proxy is restored."""
-    node = stores.node(redis_url=proxy.url, retries=0, connect_timeout_s=0.3, reply_timeout_s=0.3)
+    node = stores.node(redis_url=proxy.url, redis_retries=0)
     proxy.cut()
     return node
 
@@ -65,7 +65,7 @@ def test_a_turn_that_was_started_again_elsewhere_is_no_longer_its_first_holders(
 
 def test_a_turn_that_was_committed_past_redis_is_not_begun_again(stores: Stores, proxy: Proxy) -> None:
     """Its record looks untouched; an engine that asks again would reply a second time (ST-3, ST-8, FL-3)."""
-    node = stores.node(redis_url=proxy.url, retries=0, connect_timeout_s=0.3, reply_timeout_s=0.3)
+    node = stores.node(redis_url=proxy.url, redis_retries=0)
     turn = begin(node, turn_id="t-1")
     proxy.cut()
     turn.complete(reply=Replied("Once"))
@@ -80,7 +80,7 @@ def test_a_node_that_is_cut_off_for_long_asks_postgres_before_it_sends(
     stores: Stores, proxy: Proxy, taken: str
 ) -> None:
     """Whoever took its turn over may have replied; where nobody did, the reply goes out (DL-2, FL-2)."""
-    node = stores.node(redis_url=proxy.url, retries=0, connect_timeout_s=0.3, reply_timeout_s=0.3)
+    node = stores.node(redis_url=proxy.url, redis_retries=0)
     turn = begin(node)
     proxy.cut()
     turn._session._owned_until = 0.0  # its lease has lapsed by its own clock
@@ -139,9 +139,6 @@ def test_steps_that_could_not_be_saved_come_with_the_next_save(stores: Stores, p
     assert [step.value["content"] for step in cut_off.read(turn.turn_id).steps] == list("012345")
 
 
-@pytest.mark.xfail(
-    reason="complete looks at open runs of its work key alone: one that comes into sight later learns it at its commit"
-)
 @pytest.mark.parametrize("state", ["pending", "committed"])
 def test_a_completion_that_comes_into_sight_late_names_the_first(
     stores: Stores, proxy: Proxy, cut_off: Turns, state: str

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.stores import Stores
+from tests.proxy import Proxy
+from tests.stores import Stores, begin
 from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn, Turns
 from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim
@@ -54,6 +55,46 @@ def test_a_direct_commit_of_a_turn_that_another_node_has_completed_is_refused(st
     with pytest.raises(StaleTurn):
         turn.complete(reply=Replied("by the old holder"), steps=[a_step("old")])
     assert [entry["reply"]["text"] for entry in stores.entries()] == ["by the new holder"]
+
+
+def test_a_holder_that_was_taken_over_does_not_end_the_new_ones_run(stores: Stores) -> None:
+    """Cut off from Redis it knows nothing of the other, and Postgres does: nobody is told of a failure (CK-2, DL-3)."""
+    notified: list[str] = []
+    with Proxy(stores.redis_url) as proxy:
+        old = begin(stores.node(redis_url=proxy.url, redis_retries=0))
+        lapse(stores, old)
+        new = stores.node().resume(old.turn_id)
+        proxy.cut()
+        assert old._session.owns_surely()  # by its own clock
+        with pytest.raises(StaleTurn):
+            old.fail("agent_run_failed", notify=lambda: notified.append("sorry"))
+    assert (notified, stores.run(old.turn_id)) == ([], None)
+    new.complete(reply=Replied("Done"))
+    stores.drain()
+    assert stores.texts() == ["Done"]
+
+
+def test_a_start_that_comes_again_and_too_late_does_not_end_the_run_of_the_first(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is still at it, cut off from Redis; only a run that began just now is withdrawn (ST-4, ST-8)."""
+    with Proxy(stores.redis_url) as proxy:
+        cut_off = stores.node(redis_url=proxy.url, redis_retries=0)
+        proxy.cut()
+        first = begin(cut_off, turn_id="t-1", work_key="k")
+        other = stores.node()
+
+        def forestall(point: str) -> None:
+            if point == "start.recorded":
+                monkeypatch.undo()
+                begin(other, turn_id="t-2", work_key="k")
+
+        monkeypatch.setattr("turnledger.checkpoint.turns.crash_point", forestall)
+        with pytest.raises(AlreadyRunning, match="t-2"):
+            begin(stores.node(), turn_id="t-1", work_key="k")
+        assert stores.run("t-1") is None
+        first.complete(reply=Replied("Done"))
+    assert stores.texts() == ["Done"]
 
 
 def test_a_take_over_that_comes_late_to_postgres_does_not_fence_off_the_one_after_it(stores: Stores) -> None:

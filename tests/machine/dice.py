@@ -4,6 +4,7 @@ Hypothesis' generator keeps to what it has tried; dice throw everything in any o
 accidents at once.
 """
 
+import re
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from tests.machine.moves import MOVES
 from tests.machine.world import World
 
 STEPS = 45
+_TOLD = 24  # characters of a message: what follows names words
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 _MOST_LEFT_OUT = 8  # moves that an example does without, so that others come often
 
 
@@ -37,9 +40,10 @@ class Failure:
 
     @property
     def kind(self) -> str:
-        """Where it was noticed, and how the message begins: what follows names words and turns."""
+        """Where it was noticed, and how the message begins, without ids: they are others each time."""
         last = traceback.extract_tb(self.error.__traceback__)[-1]
-        return f"{type(self.error).__name__} in {last.name}, line {last.lineno}: {str(self.error)[:20]}"
+        told = _ID.sub("...", str(self.error))
+        return f"{type(self.error).__name__} in {last.name}, line {last.lineno}: {told[:_TOLD]}"
 
     def __str__(self) -> str:
         steps = "\n".join(f"  {throw}" for throw in self.throws)

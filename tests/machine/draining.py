@@ -48,13 +48,23 @@ def work(example: Example, *, jobs: int) -> None:
 
 
 def reconcile(example: Example) -> None:
-    """One sweep. A turn whose lease has lapsed is parked by it, and its holder may find it ended."""
-    lapsed = [turn for turn in example.model.turns.values() if turn.has_lapsed]
-    for turn in lapsed:
+    """One sweep. A turn whose lease has lapsed is parked by it, and its holder may find it ended.
+
+    So may a holder that had parked its turn, once another run has done the work (RC-5).
+    """
+    turns = list(example.model.turns.values())
+    lapsed = [turn for turn in turns if turn.has_lapsed]
+    done = [turn for turn in turns if (turn.is_free or turn.may_be_free) and _may_be_done_by_another(example, turn)]
+    for turn in [*lapsed, *done]:
         turn.doubt()
     example.world.reconciler.sweep()
     for turn in lapsed:
         turn.is_parked = True
+
+
+def _may_be_done_by_another(example: Example, turn: ModelTurn) -> bool:
+    rivals = (other for other in example.model.of_work(turn.ledger, turn.work_key) if other is not turn)
+    return any(not attempt.failure for other in rivals for attempt in other.attempts)
 
 
 def check_decided(example: Example) -> None:
@@ -91,16 +101,21 @@ def _check_attempt(example: Example, turn: ModelTurn, attempt: Attempt, *, run: 
 
 
 def _complete_what_is_open(example: Example) -> None:
-    """No turn is stuck: whoever asks may go on with it, unless nobody knows whether its reply was sent."""
+    """No turn is stuck: whoever asks may go on with it, or end it where nobody knows whether its reply was sent."""
     world, node = example.world, example.world.nodes[0]
-    for turn in example.model.turns.values():
-        if world.redis.hget(world.keys.record(turn.turn_id), "state") not in _UNFINISHED:
-            continue
+
+    def is_open(turn: ModelTurn) -> bool:
+        return world.redis.hget(world.keys.record(turn.turn_id), "state") in _UNFINISHED
+
+    for turn in filter(is_open, list(example.model.turns.values())):
         lapse(example, turn)
         starting.resume(example, node, turn)
         for handle in turn.handles:
             if handle.process is node.process and handle.attempt is None:
                 acting.complete(example, handle, reach="replied", letters="a")
+        if is_open(turn):
+            starting.give_up(example, node, turn)
+            assert not is_open(turn), f"turn {turn.turn_id} can neither be resumed nor ended"
 
 
 def lapse(example: Example, turn: ModelTurn) -> None:

@@ -122,6 +122,14 @@ class Machine(RuleBasedStateMachine):
         with self._interrupted(meanwhile):
             starting.resume(self.example, self.example.node(node), turn)
 
+    @move(1, need=has_turns, node=NODE, pick=PICK, after=OneOf(["a lapse", "nothing"]), meanwhile=AT_RESUME)
+    def give_up(self, node: int, pick: int, after: str, meanwhile: interrupting.Interruption | None) -> None:
+        turn = self._turn(pick)
+        if after == "a lapse":
+            draining.lapse(self.example, turn)
+        with self._interrupted(meanwhile):
+            starting.give_up(self.example, self.example.node(node), turn)
+
     @move(2, need=has_turns, node=NODE, pick=PICK)
     def append_input(self, node: int, pick: int) -> None:
         acting.append_input(self.example, self.example.node(node), self._turn(pick))

@@ -70,6 +70,26 @@ def resume(example: Example, node: Node, turn: ModelTurn) -> None:
             turn.may_have_ended = turn.may_have_ended or isinstance(outcome.error, AlreadyHandled)
 
 
+def give_up(example: Example, node: Node, turn: ModelTurn) -> None:
+    """Nobody will go on with a turn; whoever holds it all the same is fenced off."""
+    must_succeed = _must_be_resumed(example, turn, to_end_it=True)
+    may_be_free = _may_be_free(turn)
+    outcome = example.call(node, lambda: node.turns.abandon(turn.turn_id), what="give up", about=turn)
+    outcome.unless(AlreadyHandled, AlreadyRunning, StaleTurn, TurnEnded, TurnNotFound)
+    assert outcome.succeeded or not (outcome.calm and must_succeed), f"a free turn cannot be ended: {outcome.error}"
+    if isinstance(outcome.error, AlreadyRunning):
+        return
+    turn.may_have_ended = True
+    if outcome.succeeded:
+        assert may_be_free or _may_be_free(turn), "a turn was ended under a live holder"
+        _check_not_completed(turn)
+        turn.supersede(by=None)
+        turn.taken_up()
+    else:
+        turn.may_be_taken_up()
+        turn.doubt()
+
+
 def check_refused_resume(turn: ModelTurn, outcome: Outcome) -> None:
     """No turn is blocked for a history that is there, and none is called sent that was not."""
     if isinstance(outcome.error, TurnBlocked):
@@ -135,20 +155,26 @@ def _check_block(example: Example, turn: ModelTurn, begun: Turn) -> None:
         assert times or not told or rivals or other is turn, f"turn {other.turn_id} is not in the block"
 
 
-def _must_be_resumed(example: Example, turn: ModelTurn) -> bool:
+def _must_be_resumed(example: Example, turn: ModelTurn, *, to_end_it: bool = False) -> bool:
     others = any(other.attempts for other in example.model.of_work(turn.ledger, turn.work_key))
-    spoilt = turn.attempts or turn.may_have_ended or turn.went_back or turn.is_being_sent or others
-    return turn.is_free and turn.on_record and not spoilt
+    spoilt = turn.attempts or turn.may_have_ended or turn.went_back or others
+    return turn.is_free and turn.on_record and not spoilt and (to_end_it or not turn.is_being_sent)
+
+
+def _may_be_free(turn: ModelTurn) -> bool:
+    return turn.is_free or turn.may_be_free or turn.went_back or turn.is_contested
+
+
+def _check_not_completed(turn: ModelTurn) -> None:
+    told = any(attempt.ack is Ack.COMPLETED and attempt.spooled is None for attempt in turn.attempts)
+    assert not told or turn.went_back, "it was completed"
 
 
 def _resumed(example: Example, node: Node, turn: ModelTurn, *, outcome: Outcome) -> None:
     resumed: Turn = outcome.value
     handle = Handle(resumed, turn, node.process, words_of(resumed._held.steps))
-    assert turn.is_free or turn.may_be_free or turn.went_back or turn.is_contested, (
-        "a turn was taken from a live holder"
-    )
-    told = any(attempt.ack is Ack.COMPLETED and attempt.spooled is None for attempt in turn.attempts)
-    assert not told or turn.went_back, "it was completed"
+    assert _may_be_free(turn), "a turn was taken from a live holder"
+    _check_not_completed(turn)
     _check_identity(turn, resumed)
     _check_words(turn, handle)
     _check_history(example, handle)

@@ -13,7 +13,7 @@ def raise_unless_parked(record: Record) -> NoReturn:
     """Say why nothing can be appended to this turn.
 
     Raises:
-        AlreadyRunning: it is running.
+        AlreadyRunning: it is running, or may be again.
         TurnEnded: it has ended.
     """
     if record.state in UNFINISHED:

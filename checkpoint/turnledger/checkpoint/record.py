@@ -18,6 +18,7 @@ RECORD_FORMAT = "1"  # a record of another format is refused by resume and left 
 
 State = Literal["running", "parked", "completed", "rejected", "committed", "failed", "abandoned"]
 UNFINISHED: frozenset[str] = frozenset({"running", "parked"})
+OWNER_LOST = "owner_lost"  # the reason of a turn that is parked because its owner fell silent, who may be back
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from turnledger.store.json_text import encode_json
 Fields = Mapping[str, str | int]
 Lease = Literal["keep", "give up"]
 JobWish = Literal["make", "leave"]
+Purpose = Literal["resume", "end"]
 Unfitted = Literal["wait", "names"]
 COMMIT_FIELDS = (
     "state", "ledger", "work_key", "epoch", "started_at", "completed_at", "entry_id", "entry", "fitting",
@@ -144,6 +145,7 @@ class Records:
         """
         keys = self.keys
         places = [keys.record(claim.turn_id), keys.open(ledger), keys.completions(ledger), keys.turns]
+        places += [keys.pending(ledger), keys.rejected(ledger)]
         head = [keys.turn_prefix, claim.turn_id, work_key, claim.owner, self._lease_ms, self._expiry_ms]
         owned = {"owner": claim.owner, "revision": claim.revision, **fields}
         answer = self._run("open", places, [*head, *flat(owned)])
@@ -180,8 +182,10 @@ class Records:
                 script(keys=places, args=[claim.owner, self._lease_ms, self._expiry_ms], client=pipeline)
             return [bool(answer) for answer in pipeline.execute()]
 
-    def claim(self, turn_id: str, *, owner: str) -> tuple[Record, list[str]]:
+    def claim(self, turn_id: str, *, owner: str, purpose: Purpose = "resume") -> tuple[Record, list[str]]:
         """Take an unfinished turn over: its record, now this owner's, and its steps in wire form.
+
+        To end it, it may be blocked.
 
         Raises:
             TurnNotFound: there is no record.
@@ -193,7 +197,7 @@ class Records:
         """
         keys = self.keys
         places = [keys.record(turn_id), keys.steps(turn_id), keys.turns]
-        answer = self._run("claim", places, [turn_id, owner, self._lease_ms, self._expiry_ms, RECORD_FORMAT])
+        answer = self._run("claim", places, [turn_id, owner, self._lease_ms, self._expiry_ms, RECORD_FORMAT, purpose])
         if answer[0] == "running":
             raise already_running(turn_id, owner=answer[1], state=answer[2])
         if answer[0] == "ended" and answer[1] in ("completed", "committed", "rejected"):

@@ -30,7 +30,10 @@ class _Write(NamedTuple):
 
 
 class Session:
-    """Writes a turn's record under one claim. A call whose answer was lost is settled before the next one."""
+    """Writes a turn's record under one claim. A call whose answer was lost is settled before the next one.
+
+    `began_unseen`: Redis was away at the start, so that other runs of the work key did not see this one.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Session:
         self._claim = claim
         self._sent = sent
         self._opening = opening
+        self.began_unseen = opening is not None
         self._clock = clock
         self._uncertain: _Write | None = None
         self._ending = new_token()
@@ -70,7 +74,12 @@ class Session:
             CheckpointUnavailable: it may or may not have been done; the next call settles it.
             StaleTurn, TurnEnded, TurnNotFound: nothing was written.
         """
+        gave_up = self._uncertain is not None and self._uncertain.lease == "give up"
         self._settle()
+        if lease == "give up":
+            self._owned_until = 0.0  # from here on others may have it, whether or not the answer comes
+        elif gave_up:  # its holder was told that the turn is not parked, and goes on
+            fields = {"state": "running", "reason": "", **fields}
         self._uncertain = _Write(new_token(), fields, tuple(wire_steps[self._sent :]), lease)
         self._settle()
 
@@ -108,7 +117,8 @@ class Session:
             self._claim, fields=write.fields, steps=write.steps, lease=write.lease, operation=write.operation
         )
         crash_point("save.sent")
-        self.renewed(asked_at)
+        if write.lease == "keep":
+            self.renewed(asked_at)
         self._sent += len(write.steps)
         self._uncertain = None
 

@@ -221,7 +221,10 @@ def _try_to_begin(database: Database, request: StartRequest, view: LedgerView) -
 
 
 def withdraw(database: Database, request: StartRequest, view: LedgerView) -> None:
-    """Give a run that another start forestalled its terminal, if Postgres has been told of it."""
+    """Give a run that began just now, and that another run forestalled, its terminal, if Postgres has been told of it.
+
+    Not one that was begun again: whoever began it first may still be at it.
+    """
     now = time_text(view.now_ms)
     terminal = failed_event(request.turn_id, code="agent_run_failed", failure_id=None, now=now)
     with database.transaction() as connection:

@@ -17,9 +17,10 @@ from turnledger.checkpoint.record import Record
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.session import Session
 from turnledger.checkpoint.turn_steps import byte_size
-from turnledger.store import Database, Step, TurnledgerError
+from turnledger.store import Database, Step, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.commit import CompletedTurn
 from turnledger.store.events import AT_COMPLETION, decode_rows
+from turnledger.store.ledger import find_answered, read_head
 
 log = structlog.get_logger(__name__)
 
@@ -108,7 +109,23 @@ class Submission:
         answers = "" if self._draft.fields["failure"] else record.work_key  # a failure leaves its work to other runs
         first = self._session.complete(self._wire, ledger=record.ledger, work_key=answers, draft=self._draft)
         turn_id, _, entry_id = first.partition(" ")
+        if not first and self._session.began_unseen:
+            turn_id, entry_id = self._committed_before()
         return Submitted(self._answer(turn_id, entry_id), None, queued=True)
+
+    def _committed_before(self) -> tuple[str, str]:
+        """The run of the work key that was history before Redis knew of this one, as far as Postgres can say now."""
+        record = self._record
+        try:
+            with self._services.database.transaction() as connection:
+                head = read_head(connection, record.ledger)
+                wanted = [] if head is None else [(head.ledger_id, record.work_key)]
+                found = list(find_answered(connection, wanted).values())
+        except (StoreUnavailable, StoreBusy) as error:
+            log.warning("first_run_not_sought", **self._names, reason=str(error))
+            return "", ""
+        others = [first for first in found if first.turn_id != record.turn_id]
+        return (others[0].turn_id, others[0].entry_id or "") if others else ("", "")
 
     def _end_unrecorded(self) -> Submitted:
         try:

@@ -8,16 +8,17 @@ from sqlalchemy import Connection
 
 from turnledger.checkpoint.errors import AlreadyHandled, StaleTurn, TurnBlocked, TurnEnded
 from turnledger.checkpoint.naming import names
-from turnledger.checkpoint.record import Cursor, Record
+from turnledger.checkpoint.record import OWNER_LOST, Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, StoreBusy, StoreUnavailable, TurnledgerError
-from turnledger.store.events import duplicate_event
+from turnledger.store.events import duplicate_event, failed_event
 from turnledger.store.history import steps_in_log
 from turnledger.store.ledger import (
     Answered,
     Head,
     Run,
     create_ledgers,
+    database_time,
     end_run,
     find_answered,
     forget_steps,
@@ -32,6 +33,8 @@ from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
 
 log = structlog.get_logger(__name__)
+
+ABANDONED_CODE = "agent_run_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,7 @@ def take_over(database: Database, record: Record, *, saved_steps: int, still_hel
         TurnBlocked: the history it was built on is not there: Postgres was set back, or its ledger is another.
         StoreUnavailable, StoreBusy: try again.
     """
-    if record.superseded_by:
-        first_turn_id, _, entry_id = record.superseded_by.partition(" ")
-        raise already_handled(first_turn_id, entry_id=entry_id)
+    _refuse_superseded(record)
     unchanged = TakeOver(record.epoch + 1, record.cursor, record.covered)
     if not record.recorded:
         return unchanged
@@ -75,15 +76,33 @@ def take_over(database: Database, record: Record, *, saved_steps: int, still_hel
         if head is None:
             _refuse_lost_history(record, head=None, found=False)
             return unchanged
-        if not still_held():
-            raise StaleTurn(f"turn {record.turn_id} was claimed by another process", turn_id=record.turn_id)
-        run = _fenced(connection, head, record)
-        wanted = (head.ledger_id, record.work_key)
-        answered = find_answered(connection, [wanted]).get(wanted)
-        _refuse_decided(record, run=run, answered=answered)
+        run = _fence(connection, head, record, still_held=still_held)
         _refuse_lost_history(record, head=head, found=_is_cursor_there(connection, head, record.cursor))
         forgotten = _forgotten(connection, head, run, saved_steps=saved_steps)
     return TakeOver(run.epoch, _followed(record.cursor, head), max(record.covered, run.steps_written), forgotten)
+
+
+def end_in_postgres(database: Database, record: Record, *, still_held: Callable[[], bool]) -> None:
+    """Fence off whoever held the turn before, as `take_over`, and end its run as abandoned, whatever its history.
+
+    Where its ledger is gone there is nothing to end.
+
+    Raises:
+        StaleTurn, AlreadyHandled, TurnEnded, StoreUnavailable, StoreBusy: as `take_over`; nothing was written.
+    """
+    _refuse_superseded(record)
+    if not record.recorded:
+        return
+    if record.cursor.ledger_id is None:
+        create_ledgers(database, [record.ledger])
+    with database.transaction() as connection:
+        head = lock_ledger(connection, record.ledger)
+        if head is None:
+            return
+        run = _fence(connection, head, record, still_held=still_held)
+        now = database_time(connection)
+        row = failed_event(record.turn_id, code=ABANDONED_CODE, failure_id=None, now=now)
+        end_run(connection, head, run=run, outcome="abandoned", started_at=record.started_at, row=row)
 
 
 def check_history(database: Database, record: Record) -> None:
@@ -97,6 +116,22 @@ def check_history(database: Database, record: Record) -> None:
         head = read_head(connection, record.ledger)
         found = head is not None and _is_cursor_there(connection, head, record.cursor)
     _refuse_lost_history(record, head=head, found=found)
+
+
+def _refuse_superseded(record: Record) -> None:
+    if record.superseded_by:
+        first_turn_id, _, entry_id = record.superseded_by.partition(" ")
+        raise already_handled(first_turn_id, entry_id=entry_id)
+
+
+def _fence(connection: Connection, head: Head, record: Record, *, still_held: Callable[[], bool]) -> Run:
+    """The run at its new epoch, unless somebody else has the turn, or it or its work is decided."""
+    if not still_held():
+        raise StaleTurn(f"turn {record.turn_id} was claimed by another process", turn_id=record.turn_id)
+    run = _fenced(connection, head, record)
+    wanted = (head.ledger_id, record.work_key)
+    _refuse_decided(record, run=run, answered=find_answered(connection, [wanted]).get(wanted))
+    return run
 
 
 def _fenced(connection: Connection, head: Head, record: Record) -> Run:
@@ -171,8 +206,8 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
         records.end(claim, ledger=record.ledger, state=error.state, fields={}, operation=new_token())
         return
     if not isinstance(error, AlreadyHandled):
-        blocked = error.reason if isinstance(error, TurnBlocked) else ""
-        fields: Fields = {"state": "parked", "reason": record.reason or "owner_lost", "blocked": blocked}
+        blocked = error.reason if isinstance(error, TurnBlocked) else record.blocked
+        fields: Fields = {"state": "parked", "reason": record.reason or OWNER_LOST, "blocked": blocked}
         records.save(claim, fields={**fields, "slice": record.slice - 1}, lease="give up")  # nobody ran the turn
         return
     first = error.turn_id

@@ -26,6 +26,7 @@ from turnledger.checkpoint.replacing import (
 )
 from turnledger.checkpoint.session import Opening, Session
 from turnledger.checkpoint.submission import NOT_QUEUED, Completion, Services, Submission
+from turnledger.checkpoint.taking_over import ABANDONED_CODE
 from turnledger.checkpoint.telemetry import span
 from turnledger.checkpoint.turn_steps import TurnSteps
 from turnledger.store import (
@@ -203,6 +204,7 @@ class Turn:
             self._held.accept(self._held.checked(steps, calls_may_stay_open=False, also_sent=kept))
             try:
                 self._session.save(self._held.wire, fields={"bootstrap": kept})
+                self._services.leases.keep(self)  # a park that was not answered may have looked like a loss
                 self.checkpoint_error = None
             except CheckpointUnavailable as error:
                 self.checkpoint_error = error
@@ -335,7 +337,7 @@ class Turn:
         Raises:
             StaleTurn, TurnEnded, TurnNotFound: another process has the turn; nothing was written.
         """
-        self._end("abandoned", code="agent_run_failed", failure_id=None)
+        self._end("abandoned", code=ABANDONED_CODE, failure_id=None)
 
     def history(self) -> list[Step]:
         """The replayable model history of the ledger, oldest first: committed steps, then those on their way.
@@ -602,6 +604,8 @@ class Turn:
             return
         try:
             self._write_terminal("failed", code="persistence_failed", failure_id=failure_id, now=time_text(utc_now()))
+        except StaleTurn:
+            raise
         except TurnledgerError as error:
             log.error("failure_not_recorded", **self._names, reason=str(error))
 
@@ -624,7 +628,9 @@ class Turn:
             if head is None:
                 return
             run = Run(self.turn_id, head.ledger_id, self.work_key, record.epoch, 0, None, None)
-            end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
+            stands = end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
+        if stands.epoch > record.epoch:
+            raise StaleTurn(f"turn {self.turn_id} was taken over; it has not ended", turn_id=self.turn_id)
 
 
 def _kept_steps(turn: PendingTurn) -> int:

@@ -22,7 +22,7 @@ from turnledger.checkpoint.inputs import raise_unless_parked, record_message
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.prompt_size import note_prompt_size
-from turnledger.checkpoint.record import UNFINISHED, LedgerView, Record, decode_record
+from turnledger.checkpoint.record import OWNER_LOST, UNFINISHED, LedgerView, Record, decode_record
 from turnledger.checkpoint.records import (
     Claim,
     Fields,
@@ -51,7 +51,14 @@ from turnledger.checkpoint.starting import (
     withdraw,
 )
 from turnledger.checkpoint.submission import Services
-from turnledger.checkpoint.taking_over import TakeOver, check_history, let_go, take_over
+from turnledger.checkpoint.taking_over import (
+    ABANDONED_CODE,
+    TakeOver,
+    check_history,
+    end_in_postgres,
+    let_go,
+    take_over,
+)
 from turnledger.checkpoint.telemetry import span
 from turnledger.checkpoint.turn import AUTHORIZATION, Turn
 from turnledger.store import (
@@ -207,11 +214,12 @@ class Turns:
 
         Raises:
             TurnNotFound, TurnEnded: there is no such turn, or no longer.
-            AlreadyRunning: it is not parked: its holder takes the message.
+            AlreadyRunning: it is not parked: its holder takes the message. Or it was parked because its holder fell
+                silent, who may be back: resume it, and take the message there.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; a repeat is safe.
         """
         record, _ = self._records.read(check_turn_id(turn_id))
-        if record.state != "parked":
+        if record.state != "parked" or record.reason == OWNER_LOST:
             raise_unless_parked(record)
         if record.recorded:
             record_message(self._database, record.ledger, message=message, turn_id=turn_id)
@@ -240,13 +248,36 @@ class Turns:
         return Snapshot(record, tuple(decode_step(step) for step in steps))
 
     def abandon(self, turn_id: str) -> None:
-        """End an unfinished turn that nobody holds, so that its work key is free again.
+        """End an unfinished turn that nobody holds, a blocked one included, so that its work key is free again.
+
+        Whoever held it before is fenced off, in Redis and in Postgres. Where it is not known whether its reply arrived,
+        that stays so.
 
         Raises:
             AlreadyRunning: its holder is alive.
             TurnNotFound, TurnEnded, AlreadyHandled: there is nothing to abandon.
+            StaleTurn: another process took it over at the same time.
+            StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
         """
-        self._resume(check_turn_id(turn_id)).abandon()
+        check_turn_id(turn_id)
+        with bound_contextvars(turn_id=turn_id):
+            owner = new_token()
+            record, _ = self._records.claim(turn_id, owner=owner, purpose="end")
+            crash_point("resume.claimed")
+            self._end(replace(record, owner=owner))
+
+    def _end(self, record: Record) -> None:
+        claim = Claim(record.turn_id, record.owner, record.revision)
+        try:
+            end_in_postgres(self._database, record, still_held=lambda: all(self._records.renew([claim])))
+        except TurnledgerError as error:
+            let_go(self._records, self._database, claim=claim, record=record, error=error)
+            raise
+        crash_point("resume.fenced")
+        self._records.end(
+            claim, ledger=record.ledger, state="abandoned", fields={"code": ABANDONED_CODE}, operation=new_token()
+        )
+        log.info("turn_abandoned", **names(record.turn_id, record.ledger), blocked=record.blocked)
 
     @property
     def budgets(self) -> Budgets:
@@ -387,7 +418,7 @@ class Turns:
         try:
             completions = self._records.open(claim, ledger=request.ledger, work_key=request.work_key, fields=fields)
         except AlreadyRunning as error:
-            if request.recorded and error.turn_id != request.turn_id:
+            if request.recorded and not begun.again and error.turn_id != request.turn_id:
                 withdraw(self._database, request, view)
             raise
         except CheckpointUnavailable as error:

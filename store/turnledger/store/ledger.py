@@ -316,9 +316,15 @@ def insert_run(connection: Connection, run: Run, *, started_at: str) -> None:
 
 
 def end_run(connection: Connection, head: Head, *, run: Run, outcome: EndedAs, started_at: str, row: EventRow) -> Run:
-    """Write a run's one terminal under the lock; a run that has ended stays as it ended. Returns what stands."""
+    """Write a run's one terminal under the lock; a run that has ended stays as it ended. Returns what stands.
+
+    That it failed or was abandoned only its holder can say: where the stored epoch is higher than that of `run`, it was
+    taken over, and nothing is written. A duplicate or a lost run is one whoever holds it.
+    """
     stored = find_runs(connection, [run.turn_id]).get(run.turn_id, run)
     if stored.outcome not in (None, "lost"):
+        return stored
+    if outcome in ("failed", "abandoned") and stored.epoch > run.epoch:
         return stored
     ended = stored._replace(outcome=outcome, duplicate_of=run.duplicate_of, ledger_id=head.ledger_id)
     close_runs(connection, [ended], started_at=[started_at], ended_at=[row.occurred_at])

@@ -2,6 +2,7 @@
 -- while its reply was being sent is blocked instead: nobody knows whether it arrived.
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
 --   ARGV 1 turn_id   2 new owner   3 lease, ms   4 expiry, ms   5 the record format this release knows
+--        6 what for: resume, end; whoever ends the turn may have it blocked, and whatever became of its reply
 -- Answer: claimed + the record's fields and values, its steps | missing | ended + state, entry_id, failure
 --         | running + owner, state | format + the one it has | blocked + reason.
 local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease_until', 'revision', 'slice', 'entry_id',
@@ -15,7 +16,8 @@ end
 if found[7] ~= ARGV[5] then
   return {'format', found[7] or ''}
 end
-if found[8] and found[8] ~= '' then
+local ends = ARGV[6] == 'end'
+if not ends and found[8] and found[8] ~= '' then
   return {'blocked', found[8]}
 end
 local now = now_ms()
@@ -23,7 +25,7 @@ if found[2] ~= ARGV[2] then
   if found[1] == 'running' and tonumber(found[3]) > now then
     return {'running', found[2], found[1]}
   end
-  if found[9] == 'delivering' then
+  if not ends and found[9] == 'delivering' then
     redis.call('HSET', KEYS[1], 'blocked', 'delivery_unknown')
     return {'blocked', 'delivery_unknown'}
   end

@@ -1,16 +1,17 @@
 -- Appends what came in for a parked turn behind its saved steps; the same message again changes nothing. Whoever
--- parked it must resume it before writing again: the revision moves on.
+-- parked it must resume it before writing again: the revision moves on. A turn that was parked because its owner fell
+-- silent is not waiting for anything, and its owner may be back.
 --   KEYS 1 record  hash   2 steps  list   3 turns  zset
 --   ARGV 1 turn_id   2 message id   3 the message ids with it, JSON   4 expiry, ms   5... steps
 -- Answer: taken | again | missing | ended + state | busy + state, owner.
-local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'input:' .. ARGV[2])
+local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'input:' .. ARGV[2], 'reason')
 if not found[1] then
   return {'missing'}
 end
 if found[3] then
   return {'again'}
 end
-if found[1] == 'running' then
+if found[1] == 'running' or (found[1] == 'parked' and found[4] == 'owner_lost') then
   return {'busy', found[1], found[2]}
 end
 if found[1] ~= 'parked' then
