@@ -275,7 +275,7 @@ def test_a_ledger_that_is_not_there_has_no_head(stores: Stores) -> None:
         assert lock_ledger(connection, LEAD) is None
         assert lock_free_ledgers(connection, [LEAD]) == {}
         assert find_answered(connection, [(1, "k"), (1, "")]) == {}
-        assert raise_epoch(connection, "t1") is None
+        assert raise_epoch(connection, "t1", known=1) is None
     assert stores.rows("SELECT count(*) FROM ledger") == [(0,)]
 
 

@@ -7,14 +7,14 @@ import pytest
 from redis import Redis
 
 from tests.proxy import Proxy
-from tests.stores import Stores, begin
+from tests.stores import Stores, begin, contents
 from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn, Turns
 from turnledger.checkpoint.record import LedgerView
 from turnledger.checkpoint.records import Claim
 from turnledger.checkpoint.starting import StartRequest, unwritten_fields
 from turnledger.checkpoint.taking_over import take_over
 from turnledger.checkpoint.turns import _Begun
-from turnledger.store import Replied, Step
+from turnledger.store import Replied, Step, StoreUnavailable
 from turnledger.workers.errors import TurnRejected
 
 
@@ -72,6 +72,55 @@ def test_a_holder_that_was_taken_over_does_not_end_the_new_ones_run(stores: Stor
     new.complete(reply=Replied("Done"))
     stores.drain()
     assert stores.texts() == ["Done"]
+
+
+def test_of_two_starts_of_one_turn_the_later_one_has_it_in_both_stores(stores: Stores) -> None:
+    """Whatever Redis forgets: what the former goes on to do is never mixed with that (CK-2, ST-8, FL-3)."""
+    former = begin(stores.node(), turn_id="t-1")
+    later = begin(stores.node(), turn_id="t-1")
+    later.save(steps=[a_step("later")])
+    later.compact(later.history_to_replace(), steps=[a_step("in short")], model="m")
+    stores.redis.flushall()
+    with pytest.raises(StaleTurn):
+        former.complete(reply=Replied("Former"), steps=[a_step("former"), a_step("Former")])
+    later.complete(reply=Replied("Later"), steps=[a_step("Later")])
+    assert stores.texts() == ["Later"]
+    assert contents(begin(stores.node()).history()) == contents([a_step("in short"), a_step("Later")])
+
+
+def test_a_turn_may_be_begun_again_as_often_as_answers_are_lost(stores: Stores) -> None:
+    """Also one whose start began it anew after Redis had lost it; once it has saved, it runs (ST-8, CK-2)."""
+    handles = [begin(stores.node(), turn_id="t-1") for _ in range(3)]
+    stores.redis.flushall()
+    handles += [begin(stores.node(), turn_id="t-1") for _ in range(3)]
+    for former in handles[:-1]:
+        with pytest.raises(StaleTurn):
+            former.save(steps=[a_step("former")])
+    handles[-1].save(steps=[a_step("last")])
+    with pytest.raises(AlreadyRunning):
+        begin(stores.node(), turn_id="t-1")
+
+
+def test_a_turn_is_begun_again_while_postgres_is_away(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis alone decides then; whoever takes the turn over later is ahead of both (ST-8, CK-2, FL-2)."""
+    former = begin(stores.node(), turn_id="t-1")
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("turnledger.checkpoint.turns.refuse_done", away)
+        later = begin(stores.node(), turn_id="t-1")
+    with pytest.raises(StaleTurn):
+        former.save(steps=[a_step("former")])
+    lapse(stores, later)
+    last = stores.node().resume("t-1")
+    stores.redis.flushall()
+    for handle in (former, later):
+        with pytest.raises(StaleTurn):
+            handle.complete(reply=Replied("Former"))
+    last.complete(reply=Replied("Last"))
+    assert stores.texts() == ["Last"]
 
 
 def test_a_start_that_comes_again_and_too_late_does_not_end_the_run_of_the_first(

@@ -126,7 +126,9 @@ def _begun(example: Example, node: Node, turn: ModelTurn, *, outcome: Outcome) -
     begun: Turn = outcome.value
     handle = Handle(begun, turn, node.process, words_of(begun._held.steps))
     unsaved = begun.checkpoint_error is not None
-    if turn.handles or (unsaved and turn.block is not None):
+    if turn.handles and outcome.calm and not unsaved:
+        turn.supersede(by=None)  # the later start has it
+    elif turn.handles or (unsaved and turn.block is not None):
         turn.is_contested = True
         turn.doubt()
     if turn.is_contested or not outcome.calm:

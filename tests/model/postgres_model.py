@@ -267,7 +267,7 @@ def _raise_epoch(tables: Tables, parameters: Parameters) -> Answered:
     run = tables.run(parameters["turn_id"])
     if run is None:
         return Answered(tables, _RUN_COLUMNS)
-    raised = run._replace(epoch=run.epoch + 1)
+    raised = run._replace(epoch=max(run.epoch, int(str(parameters["known"]))) + 1)
     return Answered(_with_run(tables, raised), _RUN_COLUMNS, (tuple(raised),))
 
 

@@ -158,6 +158,7 @@ class Record:
     delivery: str
     failure: str
     before: tuple[EventRow, ...]
+    untouched: int = 0  # the revision at which its engine has saved nothing yet, 0: nobody may begin it again
     replacement: tuple[str, ...] = ()  # in wire form: what an unrecorded turn has put in the place of its covered steps
 
 
@@ -195,6 +196,7 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         delivery=fields.get("delivery", ""),
         failure=fields.get("failure", ""),
         before=decode_rows(fields.get("before")),
+        untouched=int(fields.get("untouched") or 0),
         replacement=tuple(decode_json(fields["replacement"])) if fields.get("replacement") else (),
     )
 

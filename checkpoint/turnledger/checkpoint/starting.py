@@ -239,7 +239,7 @@ def fence_first_try(database: Database, request: StartRequest) -> FirstTry:
     """Fence off whoever began the run before, while Redis, which would say who that is, is away."""
     with database.transaction() as connection:
         head = lock_ledger(connection, request.ledger)
-        raised = raise_epoch(connection, request.turn_id)
+        raised = raise_epoch(connection, request.turn_id, known=FIRST_EPOCH)
         if head is None or raised is None:
             return FirstTry(FIRST_EPOCH, steps=())
         written = steps_in_log(connection, head, request.turn_id, first=0) if raised.steps_written else []
@@ -314,6 +314,7 @@ def _common_fields(request: StartRequest, view: LedgerView) -> Fields:
     return {
         "format": RECORD_FORMAT,
         "state": "running",
+        "untouched": FIRST_REVISION,
         "epoch": FIRST_EPOCH,
         "slice": 1,
         "ledger": encode_ledger(request.ledger),

@@ -136,7 +136,7 @@ def _fence(connection: Connection, head: Head, record: Record, *, still_held: Ca
 
 def _fenced(connection: Connection, head: Head, record: Record) -> Run:
     """The run at its new epoch; a run that Postgres was never told of is made, so that the epoch can fence it."""
-    raised = raise_epoch(connection, record.turn_id)
+    raised = raise_epoch(connection, record.turn_id, known=record.epoch)
     if raised is not None:
         return _of_this_life(connection, raised, record)
     run = Run(record.turn_id, head.ledger_id, record.work_key, record.epoch + 1, 0, None, None)

@@ -75,7 +75,6 @@ from turnledger.store import (
 )
 from turnledger.store.crash_points import crash_point
 from turnledger.store.identity import check_turn_id
-from turnledger.store.ledger import FIRST_EPOCH
 from turnledger.store.steps import decode_step, encode_step
 from turnledger.store.times import milliseconds, utc_now
 
@@ -360,7 +359,7 @@ class Turns:
             log.error("turn_blocked", **names(turn_id, record.ledger), reason=error.reason)
             raise
 
-    def _take_over(self, record: Record, steps: Sequence[str]) -> Turn:
+    def _take_over(self, record: Record, steps: Sequence[str], *, begins: bool = False) -> Turn:
         """Fence off, in Postgres, whoever held this turn before: in Redis the record is ours."""
         claim = Claim(record.turn_id, record.owner, record.revision)
         try:
@@ -374,10 +373,14 @@ class Turns:
             let_go(self._records, self._database, claim=claim, record=record, error=error)
             raise
         crash_point("resume.fenced")
-        return self._taken_over(record, steps, claim=claim, taken=taken)
+        return self._taken_over(record, steps, claim=claim, taken=taken, begins=begins)
 
-    def _taken_over(self, record: Record, steps: Sequence[str], *, claim: Claim, taken: TakeOver) -> Turn:
+    def _taken_over(
+        self, record: Record, steps: Sequence[str], *, claim: Claim, taken: TakeOver, begins: bool = False
+    ) -> Turn:
         fields: Fields = {"epoch": taken.epoch, "cursor": taken.cursor.encode(), "covered": taken.covered}
+        if begins:
+            fields = {**fields, "untouched": claim.revision + 1}
         if taken.cursor.history_version != record.cursor.history_version:
             fields = {**fields, "bootstrap": "", "replaced_by": ""}
             record = replace(record, bootstrap=None, replaced_by=None)
@@ -398,23 +401,33 @@ class Turns:
             raise turn_ended(record.turn_id, state=record.state)
         if record.state not in UNFINISHED:
             raise done_before(record.turn_id, entry_id=record.entry_id, failure=record.failure)
-        if steps or record.revision != _unsaved_revision(record):
+        if steps or record.revision != record.untouched:
             raise already_running(record.turn_id, state=record.state, owner=record.owner)
-        if record.recorded:
-            self._refuse_done_without_redis(request)
-        return Turn(self._services, record=record, steps=steps)
+        return self._begin_again(record, postgres_answers=record.recorded and self._refuse_done_without_redis(request))
 
-    def _refuse_done_without_redis(self, request: StartRequest) -> None:
-        """A node that was cut off from Redis may have committed the run, which looks untouched there."""
+    def _refuse_done_without_redis(self, request: StartRequest) -> bool:
+        """A node that was cut off from Redis may have committed a run that looks untouched there. False: unknown."""
         try:
             refuse_done(self._database, request)
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("repeated_start_not_checked", **names(request.turn_id, request.ledger), reason=str(error))
+            return False
+        return True
+
+    def _begin_again(self, record: Record, *, postgres_answers: bool) -> Turn:
+        """The turn under an owner and an epoch of its own: whoever began it before may be about to write."""
+        held, owner, epoch = Claim(record.turn_id, record.owner, record.revision), new_token(), record.epoch + 1
+        fields: Fields = {"owner": owner, "epoch": epoch, "untouched": record.revision + 1}
+        try:
+            revision = self._records.save(held, fields=fields).revision
+        except (StaleTurn, TurnNotFound) as error:
+            raise _begun_elsewhere(record.turn_id) from error
+        crash_point("start.opened")
+        record = replace(record, owner=owner, revision=revision, epoch=epoch)
+        return self._fence_first_start(record) if postgres_answers else Turn(self._services, record=record)
 
     def _open(self, request: StartRequest, begun: _Begun, view: LedgerView) -> Turn:
         claim, fields = Claim(request.turn_id, new_token(), FIRST_REVISION), begun.fields
-        if begun.again:  # the epoch that it is about to have: with this one, nobody joins the turn before it is fenced
-            fields = {**fields, "epoch": int(fields["epoch"]) + 1}
         try:
             completions = self._records.open(claim, ledger=request.ledger, work_key=request.work_key, fields=fields)
         except AlreadyRunning as error:
@@ -435,12 +448,9 @@ class Turns:
 
     def _fence_first_start(self, record: Record) -> Turn:
         try:
-            return self._take_over(record, [])
+            return self._take_over(record, [], begins=True)
         except (StaleTurn, TurnNotFound) as error:
-            turn_id = record.turn_id
-            raise CheckpointUnavailable(
-                f"turn {turn_id} began elsewhere meanwhile, or Redis lost its record; start it again"
-            ) from error
+            raise _begun_elsewhere(record.turn_id) from error
 
     def _refuse_overtaken(self, request: StartRequest, turn: Turn) -> None:
         """A turn of the ledger completed while this one started: if it did the same work, this one ends."""
@@ -459,9 +469,8 @@ def _new_record(claim: Claim, fields: Fields) -> Record:
     return decode_record(claim.turn_id, {name: str(value) for name, value in owned.items()})
 
 
-def _unsaved_revision(record: Record) -> int:
-    """The revision of a record in which its engine has saved nothing; a run begun again has written its epoch."""
-    return FIRST_REVISION + int(record.slice == 1 and record.epoch > FIRST_EPOCH)
+def _begun_elsewhere(turn_id: str) -> CheckpointUnavailable:
+    return CheckpointUnavailable(f"turn {turn_id} began elsewhere meanwhile, or Redis lost its record; start it again")
 
 
 def _is_of(request: StartRequest, record: Record) -> bool:

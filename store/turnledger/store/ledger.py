@@ -352,9 +352,9 @@ def close_runs(
     )
 
 
-def raise_epoch(connection: Connection, turn_id: str) -> Run | None:
-    """Fence off whoever held the run before; the run as it is now, None: no such run."""
-    rows = run_statement(connection, "raise_epoch", {"turn_id": turn_id})
+def raise_epoch(connection: Connection, turn_id: str, *, known: int) -> Run | None:
+    """Fence off whoever held the run before, under any epoch up to `known`; the run now, None: no such run."""
+    rows = run_statement(connection, "raise_epoch", {"turn_id": turn_id, "known": known})
     return Run(*rows[0]) if rows else None
 
 
