@@ -73,14 +73,14 @@ def resume(example: Example, node: Node, turn: ModelTurn) -> None:
 def give_up(example: Example, node: Node, turn: ModelTurn) -> None:
     """Nobody will go on with a turn; whoever holds it all the same is fenced off."""
     must_succeed = _must_be_resumed(example, turn, to_end_it=True)
-    may_be_free = _may_be_free(turn)
+    may_be_free, had_ended = _may_be_free(turn), turn.may_have_ended
+    turn.may_have_ended = True  # it has as soon as Postgres has been told
     outcome = example.call(node, lambda: node.turns.abandon(turn.turn_id), what="give up", about=turn)
     outcome.unless(AlreadyHandled, AlreadyRunning, StaleTurn, TurnEnded, TurnNotFound)
     assert outcome.succeeded or not (outcome.calm and must_succeed), f"a free turn cannot be ended: {outcome.error}"
     if isinstance(outcome.error, AlreadyRunning):
-        return
-    turn.may_have_ended = True
-    if outcome.succeeded:
+        turn.may_have_ended = had_ended or not outcome.calm
+    elif outcome.succeeded:
         assert may_be_free or _may_be_free(turn), "a turn was ended under a live holder"
         _check_not_completed(turn)
         turn.supersede(by=None)

@@ -83,6 +83,10 @@ class Session:
         self._uncertain = _Write(new_token(), fields, tuple(wire_steps[self._sent :]), lease)
         self._settle()
 
+    def come_into_sight(self) -> None:
+        """Make the record that could not be made at the start, if there is none yet. Raises as `save`."""
+        self._settle()
+
     def complete(self, wire_steps: Sequence[str], *, ledger: LedgerName, work_key: str, draft: Draft) -> str:
         """Complete the turn and queue it; '' or the run that was first. Raises as `Records.complete`."""
         self._settle()

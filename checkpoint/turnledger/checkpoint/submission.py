@@ -20,7 +20,7 @@ from turnledger.checkpoint.turn_steps import byte_size
 from turnledger.store import Database, Step, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.commit import CompletedTurn
 from turnledger.store.events import AT_COMPLETION, decode_rows
-from turnledger.store.ledger import find_answered, read_head
+from turnledger.store.ledger import Answered, find_answered, read_head
 
 log = structlog.get_logger(__name__)
 
@@ -107,15 +107,20 @@ class Submission:
     def _queue(self) -> Submitted:
         record = self._record
         answers = "" if self._draft.fields["failure"] else record.work_key  # a failure leaves its work to other runs
+        earlier = self._committed_before() if self._session.began_unseen else None
         first = self._session.complete(self._wire, ledger=record.ledger, work_key=answers, draft=self._draft)
         turn_id, _, entry_id = first.partition(" ")
-        if not first and self._session.began_unseen:
-            turn_id, entry_id = self._committed_before()
+        if earlier is not None:
+            turn_id, entry_id = earlier.turn_id, earlier.entry_id or ""
         return Submitted(self._answer(turn_id, entry_id), None, queued=True)
 
-    def _committed_before(self) -> tuple[str, str]:
-        """The run of the work key that was history before Redis knew of this one, as far as Postgres can say now."""
+    def _committed_before(self) -> Answered | None:
+        """The run of the work key that was history before Redis knew of this one, as far as Postgres can say now.
+
+        Whatever completes once Redis does know of this run marks it there.
+        """
         record = self._record
+        self._session.come_into_sight()
         try:
             with self._services.database.transaction() as connection:
                 head = read_head(connection, record.ledger)
@@ -123,9 +128,8 @@ class Submission:
                 found = list(find_answered(connection, wanted).values())
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("first_run_not_sought", **self._names, reason=str(error))
-            return "", ""
-        others = [first for first in found if first.turn_id != record.turn_id]
-        return (others[0].turn_id, others[0].entry_id or "") if others else ("", "")
+            return None
+        return next((first for first in found if first.turn_id != record.turn_id), None)
 
     def _end_unrecorded(self) -> Submitted:
         try:
