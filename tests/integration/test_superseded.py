@@ -14,7 +14,7 @@ from turnledger.checkpoint.records import Claim
 from turnledger.checkpoint.starting import StartRequest, unwritten_fields
 from turnledger.checkpoint.taking_over import take_over
 from turnledger.checkpoint.turns import _Begun
-from turnledger.store import Replied, Step, StoreUnavailable
+from turnledger.store import Replied, Step, StoreBusy, StoreUnavailable
 from turnledger.workers.errors import TurnRejected
 
 
@@ -99,6 +99,25 @@ def test_a_turn_may_be_begun_again_as_often_as_answers_are_lost(stores: Stores) 
     handles[-1].save(steps=[a_step("last")])
     with pytest.raises(AlreadyRunning):
         begin(stores.node(), turn_id="t-1")
+
+
+@pytest.mark.parametrize("redis", ["remembers it", "has lost it"])
+def test_a_repeated_start_that_postgres_was_too_busy_for_may_be_repeated_again(stores: Stores, redis: str) -> None:
+    """It leaves the record as it found it (ST-8, FL-8)."""
+    former = begin(stores.node(), turn_id="t-1")
+    if redis == "has lost it":
+        stores.redis.flushall()
+    impatient = stores.node(store={"lock_timeout_ms": 100})
+    with stores.connection() as holder:
+        holder.execute("SELECT 1 FROM ledger FOR UPDATE")
+        with pytest.raises(StoreBusy):
+            begin(impatient, turn_id="t-1")
+    later = begin(impatient, turn_id="t-1")
+    with pytest.raises(StaleTurn):
+        former.save(steps=[a_step("former")])
+    later.complete(reply=Replied("Later"))
+    stores.drain()
+    assert stores.texts() == ["Later"]
 
 
 def test_a_turn_is_begun_again_while_postgres_is_away(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -370,7 +370,8 @@ class Turns:
                 still_held=lambda: all(self._records.renew([claim])),
             )
         except TurnledgerError as error:
-            let_go(self._records, self._database, claim=claim, record=record, error=error)
+            if not (begins and error.retry):  # a start may be repeated, and finds the record untouched
+                let_go(self._records, self._database, claim=claim, record=record, error=error)
             raise
         crash_point("resume.fenced")
         return self._taken_over(record, steps, claim=claim, taken=taken, begins=begins)

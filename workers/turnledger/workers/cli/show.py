@@ -170,7 +170,9 @@ def _warnings(record: Record, *, refusal: str) -> list[str]:
     if refusal:
         found.append(f"It was refused: {refusal}")
     if record.blocked and record.state in UNFINISHED:
-        found.append(f"It is blocked ({record.blocked}): nobody may resume it, whoever holds it may complete it")
+        found.append(
+            f"It is blocked ({record.blocked}): nobody may resume it, its holder may complete it, abandon ends it"
+        )
     if record.replaced_by is not None and record.state in UNFINISHED:
         found.append(f"Its history was replaced by version {record.replaced_by}: a resume goes on from there")
     if record.superseded_by:
