@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ class World:
     """Both servers, and everything that runs over them; one example after the other."""
 
     def __init__(self, *, database_url: str, redis_url: str, folder: Path) -> None:
-        self._numbers = itertools.count(1)
+        self._agents = (f"agent-{uuid.uuid4().hex}-{number}" for number in itertools.count(1))
         self._folder = folder
         self._redis_url = redis_url
         config = write_config(folder, max_entries=100)
@@ -143,7 +144,7 @@ class World:
         for node in self.nodes:
             node.restart()
         self.replica_catches_up()
-        return f"agent-{next(self._numbers)}"
+        return next(self._agents)
 
     def next_job(self) -> str | None:
         job: str | None = self.redis.lpop(self.keys.queue)
