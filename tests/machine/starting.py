@@ -44,6 +44,7 @@ def begin(example: Example, node: Node, turn: ModelTurn) -> None:
     outcome.unless(*_REFUSED_STARTS)
     if not outcome.succeeded and not outcome.calm:
         turn.began_in_trouble = True
+        turn.doubt()  # the record may have another owner, who never came to hold it
     if outcome.error is not None:
         _check_refused_start(example, turn, outcome)
     elif outcome.succeeded:
