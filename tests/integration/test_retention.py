@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.configuring import write_config
@@ -650,10 +651,21 @@ def test_a_batch_looks_things_up_and_scans_no_table(
     """Whatever the planner believes of its arrays (RT-4, PR-5)."""
     seed_many(stores)
     with stores.connection() as connection:
+        query = driver_text(statement)
         if statement == "sweep_events":
-            connection.execute(driver_text("prepare_sweep").encode())
-        rows = connection.execute(f"EXPLAIN {driver_text(statement)}".encode(), parameters).fetchall()
+            query = _body_of_the_function(connection, names="|".join(parameters))
+        rows = connection.execute(f"EXPLAIN {query}".encode(), parameters).fetchall()
     plan = "\n".join(row[0] for row in rows)
     assert index in plan
     scanned = {table for table in TABLES if re.search(rf"Seq Scan on {table}\b", plan)}
     assert scanned <= {"ledger", "ledger_account"}, plan
+
+
+def _body_of_the_function(connection: psycopg.Connection[Any], *, names: str) -> str:
+    """With its parameters as the driver takes them, and its settings in force."""
+    function = "FROM pg_proc WHERE oid = 'sweep_events'::regproc"
+    settings = f"SELECT split_part(line, '=', 1), split_part(line, '=', 2) FROM (SELECT unnest(proconfig) AS line {function})"
+    for setting in connection.execute(settings.encode()).fetchall():
+        connection.execute("SELECT set_config(%s, %s, true)", setting)
+    ((body,),) = connection.execute(f"SELECT prosrc {function}".encode()).fetchall()
+    return re.sub(rf"\b({names})\b", r"%(\1)s", str(body))

@@ -14,7 +14,7 @@ class CheckpointSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
 
-    redis_url: str = Field(description="Redis, as redis://user:password@host:port/number.")
+    redis_url: str = Field(repr=False, description="Redis, as redis://user:password@host:port/number.")
     prefix: str = Field(
         default="{turnledger}",
         pattern=r"^[A-Za-z0-9_.:{}-]+$",

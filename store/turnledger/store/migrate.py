@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from turnledger.store.database import Database, translated
 from turnledger.store.errors import SchemaMismatch, StoreBusy
+from turnledger.store.roles import become_owner, grant_roles, has_roles, role_names
 
 MIGRATION_LOCK = 7_355_608_001  # any number no other program uses; it names the lock, it means nothing
 LOCK_POLL_SECONDS = 0.2
@@ -36,8 +37,26 @@ def migrate(database: Database) -> str:
         with database.transaction() as connection:
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             _create_schema(connection, name=database.settings.schema_name)
+            become_owner(connection)
             command.upgrade(_configuration(connection), "head")
+            if has_roles(connection, prefix=database.settings.role_prefix):
+                grant_roles(connection, prefix=database.settings.role_prefix)
     return head_revision()
+
+
+def make_roles(database: Database) -> tuple[str, ...]:
+    """Make the roles of this deployment on a migrated database, and return their names; safe from many replicas.
+
+    From then on the schema belongs to the first of them, and every migration renews what the others may do.
+
+    Raises:
+        StoreMisconfigured: this user may not make roles, or does not own the schema.
+        StoreBusy, StoreUnavailable: as `migrate`.
+    """
+    prefix = database.settings.role_prefix
+    with _migration_lock(database), database.transaction() as connection:
+        grant_roles(connection, prefix=prefix)
+    return role_names(prefix)
 
 
 def current_revision(database: Database) -> str | None:

@@ -163,7 +163,6 @@ def _remove_turns(connection: Connection, turns: Sequence[Candidate], *, age_s: 
         "ledger_ids": [turn.ledger_id for turn in turns],
         "last_seqs": [turn.last_seq for turn in turns],
     }
-    run_statement(connection, "prepare_sweep", {})
     events = run_statement(connection, "sweep_events", {"age_s": age_s, **named})[0][0]
     run_statement(connection, "add_to_retention", {"entries": 0, "turns": len(turns), "events": events})
     return Removed(turns=len(turns), events=events)

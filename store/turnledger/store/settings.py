@@ -21,11 +21,17 @@ class StoreSettings(BaseSettings):
         description="A YAML file whose section `turn_engine.conversation_session` is read anew whenever it changes; "
         "the same file for every process. Without it the defaults hold.",
     )
-    database_url: str = Field(description="Postgres, as postgresql://user:password@host:port/database.")
+    database_url: str = Field(repr=False, description="Postgres, as postgresql://user:password@host:port/database.")
     schema_name: str = Field(
         default="turnledger",
         pattern=r"^[a-z_][a-z0-9_]{0,62}$",
         description="All tables live in this one Postgres schema, so that a shared database stays tidy.",
+    )
+    role_prefix: str = Field(
+        default="turnledger",
+        pattern=r"^[a-z_][a-z0-9_]{0,50}$",
+        description="`migrate --roles` makes the roles {prefix}_owner, _engine, _worker and _reader. Roles belong to the "
+        "whole server: two deployments on one need two prefixes.",
     )
     database_connect_timeout_s: int = Field(
         default=5, ge=1, description="A server that does not answer by then is treated as down."

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -162,13 +162,27 @@ def upkeep(*, parent: Parent = 0, log: Log = None) -> None:
     raise typer.Exit(run_upkeep())
 
 
-@app.command(epilog="Example: turnledger migrate", rich_help_panel="In a deployment")
-def migrate(*, as_json: Json = False) -> None:
+@app.command(epilog="Example: turnledger migrate --roles", rich_help_panel="In a deployment")
+def migrate(
+    *,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Also make the roles owner, engine, worker and reader, without passwords.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Bring the database to this version's schema. Safe to repeat, and from many replicas at once."""
     from turnledger.workers.cli.migrating import run_migrate
 
     use_servers(DATABASE_URL)
-    run_migrate(output=_output(as_json=as_json))
+    run_migrate(roles="made" if roles else "as they are", output=_output(as_json=as_json))
+
+
+@app.command(epilog="Example: turnledger acl > turnledger.acl", rich_help_panel="In a deployment")
+def acl(*, as_json: Json = False) -> None:
+    """Print what engine nodes, workers and readers may do in Redis, as lines of an ACL file. No server is asked."""
+    from turnledger.workers.cli.acl import run_acl
+
+    run_acl(output=_output(as_json=as_json))
 
 
 @app.command(epilog="Example: turnledger status --json", rich_help_panel="To look and to repair")
@@ -178,6 +192,24 @@ def status(*, as_json: Json = False) -> None:
 
     use_servers()
     raise typer.Exit(run_status(output=_output(as_json=as_json)))
+
+
+@app.command(epilog="Example: turnledger doctor --role engine", rich_help_panel="To look and to repair")
+def doctor(
+    *,
+    role: Annotated[
+        Literal["engine", "worker", "reader"], typer.Option(help="Whose rights in Redis this user should have.")
+    ] = "worker",
+    as_json: Json = False,
+) -> None:
+    """Check servers and deployment: what is wrong, why it matters, and what to do. Nothing is changed.
+
+    Exit code 1: something needs a person; 3: a server does not answer.
+    """
+    from turnledger.workers.cli.doctor import run_doctor
+
+    use_servers()
+    raise typer.Exit(run_doctor(role=role, output=_output(as_json=as_json)))
 
 
 @app.command(

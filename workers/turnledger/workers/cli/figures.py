@@ -89,16 +89,29 @@ def read_status() -> Status:
         with database.snapshot() as connection:
             stored = {**_stored(connection), **_swept(connection)}
     with the_records() as records:
-        on_their_way = {**_queue(records), **_late(records), **_memory(records), **asdict(count_turns(records))}
-        return Status(**stored, **on_their_way, **_fleet(records.settings))
+        return Status(**stored, **turn_figures(records), **_memory(records), **fleet_figures(records.settings))
+
+
+def turn_figures(records: Records) -> dict[str, Any]:
+    """The members of `Status` on turns and jobs on their way.
+
+    Raises:
+        CheckpointUnavailable, CheckpointMisconfigured: Redis cannot be asked.
+    """
+    return {**_queue(records), **_late(records), **asdict(count_turns(records))}
+
+
+def clock_runs(connection: Connection) -> bool:
+    """Whether some process holds the lock of the clock."""
+    return bool(connection.scalar(_CLOCK_RUNS, {"key": CLOCK_LOCK}))
 
 
 def _stored(connection: Connection) -> dict[str, Any]:
     share = min(100.0, 100.0 * MOST_PAGES / max(connection.scalar(_PAGES) or 0, 1))
     sampled = connection.execute(_STORED, {"share": share}).one()
     ledgers, turns, events = (round(int(found) * 100 / share) for found in sampled)
-    clock = connection.scalar(_CLOCK_RUNS, {"key": CLOCK_LOCK})
-    return {"ledgers": ledgers, "turns": turns, "events": events, "estimated": share < 100, "clock": bool(clock)}
+    estimated, clock = share < 100, clock_runs(connection)
+    return {"ledgers": ledgers, "turns": turns, "events": events, "estimated": estimated, "clock": clock}
 
 
 def _swept(connection: Connection) -> dict[str, Any]:
@@ -151,7 +164,8 @@ def _memory(records: Records) -> dict[str, Any]:
     }
 
 
-def _fleet(checkpoint: CheckpointSettings) -> dict[str, Any]:
+def fleet_figures(checkpoint: CheckpointSettings) -> dict[str, int]:
+    """The members of `Status` on workers; raises as `turn_figures`."""
     silent_for_s = read_settings(WorkerSettings).worker_ttl_s
     redis: Redis = rq_connection(checkpoint)
     with translated(), redis:

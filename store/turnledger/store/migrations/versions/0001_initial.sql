@@ -112,3 +112,77 @@ BEGIN
 END $$;
 CREATE TRIGGER ledger_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_event
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
+
+-- Deletes all events of these runs, and is the only way for a worker's role to delete one: it takes events of runs alone
+-- that ended more than a day ago, the shortest retention there can be, whatever its caller names. It runs with the
+-- rights of the tables' owner, so its search path is pinned, temporary tables last.
+--
+-- They are found by walking each ledger's log from its beginning, where little is left, up to the last of them: an index
+-- by turn would cost every commit. What a run that is swept already wrote after its end goes as well. So does the first
+-- history of a child ledger that has another one by now: its event names a turn of the parent, and no run of the child.
+--
+-- Of the settings the first lets the log lose events. The others: whatever the planner believes of a batch's arrays, each
+-- of its ledgers is walked by the index; a scan of the whole log takes minutes, and only a plain index scan marks the index
+-- entries of rows that are gone, over which the next batch would stumble again.
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+CREATE FUNCTION sweep_events(ledger_ids bigint[], turn_ids text[], last_seqs bigint[], age_s float8) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path FROM CURRENT
+    SET turnledger.maintenance = 'retention'
+    SET enable_seqscan = off
+    SET enable_bitmapscan = off
+    SET enable_hashjoin = off
+    SET enable_mergejoin = off
+    SET jit = off
+AS $$
+WITH named AS (
+    SELECT wanted.ledger_id, wanted.turn_id, wanted.last_seq
+    FROM unnest(CAST(ledger_ids AS bigint[]), CAST(turn_ids AS text[]), CAST(last_seqs AS bigint[]))
+        AS wanted (ledger_id, turn_id, last_seq)
+    JOIN ledger_turn AS run ON run.turn_id = wanted.turn_id AND run.ledger_id = wanted.ledger_id
+    WHERE run.ended_at < now() - make_interval(secs => greatest(age_s, 86400))
+), bound AS (
+    SELECT ledger_id, max(last_seq) AS last_seq FROM named GROUP BY ledger_id
+), old AS (
+    SELECT event.ledger_id, event.seq
+    FROM bound
+    CROSS JOIN LATERAL (
+        SELECT ledger_id, seq, turn_id
+        FROM ledger_event
+        WHERE ledger_id = bound.ledger_id AND seq <= bound.last_seq
+        ORDER BY seq
+        OFFSET 0  -- looked through as it stands, ledger by ledger
+    ) AS event
+    WHERE (event.ledger_id, event.turn_id) IN (SELECT ledger_id, turn_id FROM named) OR (
+        SELECT run.swept FROM ledger_turn AS run
+        WHERE run.turn_id = event.turn_id AND run.ledger_id = event.ledger_id
+    )
+), removed AS (
+    DELETE FROM ledger_event AS event
+    USING old
+    WHERE event.ledger_id = old.ledger_id AND event.seq = old.seq
+    RETURNING event.ledger_id, event.seq
+), first_histories AS (
+    DELETE FROM ledger_event AS event
+    USING bound, ledger
+    WHERE ledger.ledger_id = bound.ledger_id AND ledger.parent_id IS NOT NULL
+        AND event.ledger_id = ledger.ledger_id AND event.seq = 0 AND event.type IN ('compaction', 'handoff')
+        AND event.history_version < ledger.history_version
+        AND event.recorded_at < now() - make_interval(secs => greatest(age_s, 86400))
+        AND NOT EXISTS (
+            SELECT FROM ledger_turn AS run WHERE run.turn_id = event.turn_id AND run.ledger_id = event.ledger_id
+        )
+    RETURNING event.ledger_id, event.seq
+), gone AS (
+    SELECT * FROM removed UNION ALL SELECT * FROM first_histories
+), marked AS (
+    UPDATE ledger_turn SET swept = true WHERE turn_id IN (SELECT turn_id FROM named)
+), noted AS (
+    UPDATE ledger
+    SET swept_seq = greatest(swept_seq, last.seq)
+    FROM (SELECT ledger_id, max(seq) AS seq FROM gone GROUP BY ledger_id) AS last
+    WHERE ledger.ledger_id = last.ledger_id
+)
+SELECT count(*) FROM gone
+$$;
+REVOKE ALL ON FUNCTION sweep_events FROM PUBLIC;

@@ -1,0 +1,57 @@
+"""Checks of the processes that a deployment needs, and of what waits on this host."""
+
+from turnledger.workers.cli.output import many
+from turnledger.workers.doctor.checks import Check, Look, either
+from turnledger.workers.doctor.facts import Facts
+
+
+def _clock(facts: Facts) -> Look:
+    return either("" if facts.postgres.get().clock_runs else "no clock holds its lock", fine="a clock runs")
+
+
+def _workers(facts: Facts) -> Look:
+    fleets = facts.fleets.get()
+    wanted = {"commits": fleets.workers, "upkeep": fleets.upkeep}
+    if facts.settings.rewriting == "on":
+        wanted["rewrites"] = fleets.rewriters
+    missing = [f"no worker of the {queue} was heard of lately" for queue, number in wanted.items() if not number]
+    numbers = ", ".join(f"{number} of the {queue}" for queue, number in wanted.items())
+    return either("; ".join(missing), fine=f"workers: {numbers}")
+
+
+def _spool(facts: Facts) -> Look:
+    waiting, refused = facts.host.spooled, facts.host.refused_spool
+    faults = []
+    if waiting:
+        faults.append(f"{many(len(waiting), 'completed turn')} on this host's disk, the oldest in {waiting[0]}")
+    if refused:
+        faults.append(f"{many(len(refused), 'turn')} that Postgres refused for good, the first in {refused[0]}")
+    return either("; ".join(faults), fine="nothing waits on this host's disk")
+
+
+PROCESS_CHECKS = (
+    Check(
+        name="clock",
+        asks="Does some process hold the lock of the clock?",
+        why="It commits what dead workers left, and asks for the sweeps of upkeep and retention: without it no "
+        "recovery happens.",
+        fix="Run `turnledger clock`, on two hosts where you can.",
+        look=_clock,
+    ),
+    Check(
+        name="workers",
+        asks="Was a worker of each queue heard of within its time to live?",
+        why="Without workers completed turns pile up until the clock takes them; without upkeep nothing is repaired.",
+        fix="Run `turnledger worker`, `turnledger upkeep` and, where rewriting is on, `turnledger worker --queue "
+        "rewrites`.",
+        look=_workers,
+    ),
+    Check(
+        name="spool",
+        asks="Is the spool folder of this host empty?",
+        why="A turn in it is completed and in no server: later turns do not see it, and the disk is its only copy.",
+        fix="`turnledger recover` on this host commits what waits. A file that ends in .refused was refused for good: "
+        "read its reason in the log of that time, keep it or delete it.",
+        look=_spool,
+    ),
+)
