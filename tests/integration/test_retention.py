@@ -664,8 +664,10 @@ def test_a_batch_looks_things_up_and_scans_no_table(
 def _body_of_the_function(connection: psycopg.Connection[Any], *, names: str) -> str:
     """With its parameters as the driver takes them, and its settings in force."""
     function = "FROM pg_proc WHERE oid = 'sweep_events'::regproc"
-    settings = f"SELECT split_part(line, '=', 1), split_part(line, '=', 2) FROM (SELECT unnest(proconfig) AS line {function})"
+    settings = (
+        f"SELECT split_part(line, '=', 1), split_part(line, '=', 2) FROM (SELECT unnest(proconfig) AS line {function})"
+    )
     for setting in connection.execute(settings.encode()).fetchall():
         connection.execute("SELECT set_config(%s, %s, true)", setting)
     ((body,),) = connection.execute(f"SELECT prosrc {function}".encode()).fetchall()
-    return re.sub(rf"\b({names})\b", r"%(\1)s", str(body))
+    return re.sub(rf"\b({names})\b", r"%(\1)s", str(body).partition(";")[2])

@@ -25,6 +25,7 @@ _LOOK: Mapping[str, Sample] = {
     "MULTI": (),
     "EVALSHA": ("0" * 40, "1", KEY),
     "SCRIPT LOAD": ("return 1",),
+    "SCRIPT EXISTS": ("0" * 40,),
     "SCAN": ("0",),
     "TYPE": (KEY,),
     "EXISTS": (KEY,),

@@ -24,7 +24,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    IF NOT pg_has_role(current_user, owner, 'MEMBER') THEN
+    IF NOT pg_has_role(current_user, owner, 'SET') THEN
         EXECUTE format('GRANT %I TO %I', owner, current_user);  -- else nothing can be given to the owner
     END IF;
     IF (SELECT nspowner FROM pg_namespace WHERE nspname = place) <> to_regrole(quote_ident(owner)) THEN

@@ -5,7 +5,7 @@ from turnledger.workers.doctor.facts import Facts, Version, version_text
 
 LEAST_REDIS = (6, 2)
 LEAST_VALKEY = (7, 2)  # the first there is
-LEAST_POSTGRES = (14,)  # older ones get no security fixes any more
+LEAST_POSTGRES = (18,)  # the one that everything is tested on
 LEAST_RQ, FIRST_UNKNOWN_RQ = (3,), (4,)
 LEAST_REDIS_PY = (5, 2)
 LARGEST_SKEW_S = 1.0  # retention, leases and reports bear it; a host that is further off has lost its time server

@@ -121,20 +121,21 @@ CREATE TRIGGER ledger_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON l
 -- by turn would cost every commit. What a run that is swept already wrote after its end goes as well. So does the first
 -- history of a child ledger that has another one by now: its event names a turn of the parent, and no run of the child.
 --
--- Of the settings the first lets the log lose events. The others: whatever the planner believes of a batch's arrays, each
+-- First it lets the log lose events, for this transaction; only a superuser could have that said at its head. The settings
+-- there: whatever the planner believes of a batch's arrays, each
 -- of its ledgers is walked by the index; a scan of the whole log takes minutes, and only a plain index scan marks the index
 -- entries of rows that are gone, over which the next batch would stumble again.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 CREATE FUNCTION sweep_events(ledger_ids bigint[], turn_ids text[], last_seqs bigint[], age_s float8) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
     SET search_path FROM CURRENT
-    SET turnledger.maintenance = 'retention'
     SET enable_seqscan = off
     SET enable_bitmapscan = off
     SET enable_hashjoin = off
     SET enable_mergejoin = off
     SET jit = off
 AS $$
+SELECT set_config('turnledger.maintenance', 'retention', true);
 WITH named AS (
     SELECT wanted.ledger_id, wanted.turn_id, wanted.last_seq
     FROM unnest(CAST(ledger_ids AS bigint[]), CAST(turn_ids AS text[]), CAST(last_seqs AS bigint[]))
