@@ -24,7 +24,8 @@ from turnledger.store import Database, LedgerName, Message, Replied, StoreMiscon
 from turnledger.store.accounts import find_account, save_account
 from turnledger.store.block import Account
 from turnledger.store.migrate import make_roles
-from turnledger.workers.cli import block, doctor, show, status
+from turnledger.workers.cli import block, doctor, recover, show, status
+from turnledger.workers.cli import upkeep as upkeep_command
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.redis_rights import COMMANDS, Role, acl_line
 
@@ -117,7 +118,9 @@ def test_an_engine_node_commits_by_itself_when_redis_is_away(deployment: Deploym
     assert len(deployment.stores.entries()) == 2
 
 
-def test_workers_do_all_of_their_work(deployment: Deployment, processes: Processes, tmp_path: Path) -> None:
+def test_workers_do_all_of_their_work(
+    deployment: Deployment, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Commit, reconcile, retention, condensing, the clock; and the doctor finds no right missing (OP-3, CK-14)."""
     stores, node = deployment.stores, deployment.node()
     old = [_complete(node, number) for number in range(3)]
@@ -138,8 +141,10 @@ def test_workers_do_all_of_their_work(deployment: Deployment, processes: Process
     clock = processes.command("clock", environment=deployment.environment("worker", TURNLEDGER_OVERDUE_S="0.1"))
     wait_until(lambda: _assert_done(stores, new), seconds=20)
     assert clock.running
-    _work(processes, deployment, "reconcile")
-    _work(processes, deployment, "recover", "--drain")
+    for name, value in deployment.environment("worker").items():
+        monkeypatch.setenv(name, value)
+    assert upkeep_command.run_reconcile(mode="repair", output="json") == 0
+    recover.run_recover(also_pending=True, output="json")
     assert deployment.denied() == []
 
 

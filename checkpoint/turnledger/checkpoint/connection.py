@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -49,18 +50,33 @@ def connect(settings: CheckpointSettings) -> Redis:
     Raises:
         InvalidInput: the URL cannot be read.
     """
+    return make_client(
+        settings,
+        decode_responses=True,
+        encoding=_TEXT_BYTES,
+        encoding_errors="surrogateescape",
+        **connection_options(settings),
+    )
+
+
+def make_client(settings: CheckpointSettings, **options: Any) -> Redis:
+    """A client of the Redis of the settings; nothing connects yet.
+
+    What the parser says of a URL that it cannot read may quote a password, so it is not repeated.
+
+    Raises:
+        InvalidInput: the URL cannot be read, or has an option that is none.
+    """
     try:
-        return Redis.from_url(
-            settings.redis_url,
-            decode_responses=True,
-            encoding=_TEXT_BYTES,
-            encoding_errors="surrogateescape",
-            **connection_options(settings),
-        )
-    except ValueError as error:
+        client = Redis.from_url(settings.redis_url, **options)
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # made without connecting: a wrong option shows here
+    except (ValueError, TypeError):
         raise InvalidInput(
-            f"TURNLEDGER_REDIS_URL cannot be read ({error}); write redis://user:password@host:port/number"
+            "TURNLEDGER_REDIS_URL cannot be read; write redis://user:password@host:port/number, with what is neither "
+            "letter nor digit in the password percent-encoded"
         ) from None
+    return client
 
 
 def connection_options(settings: CheckpointSettings) -> dict[str, object]:

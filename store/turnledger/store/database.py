@@ -112,10 +112,10 @@ def _interruption(error: BaseException, *, before: BaseException | None) -> Base
 def _make_engine(settings: StoreSettings) -> Engine:
     try:
         url = make_url(settings.database_url)
-    except ArgumentError:
-        raise InvalidInput(
-            "TURNLEDGER_DATABASE_URL cannot be read; write postgresql://user:password@host:port/database"
-        ) from None
+    except (ArgumentError, ValueError):
+        raise _unreadable_url() from None
+    if "@" in (url.host or ""):  # a part of a password, which the driver would tell as a host that is not there
+        raise _unreadable_url()
     if url.get_backend_name() != "postgresql":
         raise InvalidInput(f"TURNLEDGER_DATABASE_URL names {url.get_backend_name()!r}; only postgresql:// is supported")
     return create_engine(
@@ -125,6 +125,13 @@ def _make_engine(settings: StoreSettings) -> Engine:
         pool_pre_ping=False,
         hide_parameters=True,  # an error that is logged must not quote a conversation
         connect_args=_connect_arguments(settings, options=url.query.get("options", "")),
+    )
+
+
+def _unreadable_url() -> InvalidInput:
+    return InvalidInput(
+        "TURNLEDGER_DATABASE_URL cannot be read; write postgresql://user:password@host:port/database, with what is "
+        "neither letter nor digit in the password percent-encoded"
     )
 
 

@@ -20,7 +20,7 @@ from rq.worker.base import WorkerStatus
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
-from turnledger.checkpoint.connection import connection_options, translated
+from turnledger.checkpoint.connection import connection_options, make_client, translated
 from turnledger.checkpoint.queue import (
     COMMIT_FUNCTION,
     CONDENSE_FUNCTION,
@@ -29,7 +29,7 @@ from turnledger.checkpoint.queue import (
     RECONCILE_FUNCTION,
     RETENTION_FUNCTION,
 )
-from turnledger.store import Database, InvalidInput, StoreMisconfigured, StoreSettings, check_revision, read_settings
+from turnledger.store import Database, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.workers.errors import ForbiddenFunction
 from turnledger.workers.rewriting import read_rewrite_settings
 from turnledger.workers.safety import check_redis, check_rq_prefix
@@ -237,8 +237,4 @@ def rq_connection(settings: CheckpointSettings) -> Redis:
     Raises:
         InvalidInput: the URL cannot be read.
     """
-    options = {**connection_options(settings), "socket_timeout": None}
-    try:
-        return Redis.from_url(settings.redis_url, **options)
-    except ValueError as error:
-        raise InvalidInput(f"TURNLEDGER_REDIS_URL cannot be read ({error}); write redis://host:port/0") from None
+    return make_client(settings, **{**connection_options(settings), "socket_timeout": None})
