@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -63,7 +62,7 @@ EXIT_CODES = {0, 1, 2, 3}
 
 
 @pytest.fixture
-def guarded(private_servers: EmbeddedServers) -> Iterator[dict[str, str]]:
+def guarded(private_servers: EmbeddedServers) -> dict[str, str]:
     """The URLs of servers that ask for a password, with the right one."""
     with psycopg.connect(private_servers.database_url, autocommit=True) as admin:
         admin.execute(f"CREATE USER guarded SUPERUSER PASSWORD '{MARKER}'".encode())
@@ -74,7 +73,7 @@ def guarded(private_servers: EmbeddedServers) -> Iterator[dict[str, str]]:
         admin.execute("SELECT pg_reload_conf()")
     with Redis.from_url(private_servers.redis_url) as redis:
         redis.execute_command("ACL", "SETUSER", "guarded", "on", "~*", "&*", "+@all", f">{MARKER}")
-    yield {
+    return {
         DATABASE_URL: private_servers.database_url.replace("turnledger@", f"guarded:{MARKER}@"),
         REDIS_URL: private_servers.redis_url.replace("redis://", f"redis://guarded:{MARKER}@"),
     }
@@ -109,7 +108,7 @@ def _wrong(guarded: dict[str, str]) -> dict[str, dict[str, str]]:
 
 def _endings(output: str) -> list[tuple[str, str, object]]:
     lines = [line.partition("ended: ")[2] for line in output.splitlines() if line.startswith("ended: ")]
-    return [tuple(json.loads(line)) for line in lines]  # type: ignore[misc]  # of three members each
+    return [tuple(json.loads(line)) for line in lines]
 
 
 def _run(

@@ -1,8 +1,8 @@
-"""The roles of a deployment in Postgres: owner, engine, worker, reader, each with what its processes need and no more."""
+"""The roles of a deployment in Postgres: owner, engine, worker, reader; each may do what its processes need alone."""
 
 from sqlalchemy import Connection, text
 
-from turnledger.store.database import Database, run_statement
+from turnledger.store.database import run_statement
 
 NAMES = ("owner", "engine", "worker", "reader")
 _SET_PREFIX = text("SELECT set_config('turnledger.role_prefix', :prefix, true)")
@@ -20,7 +20,7 @@ def role_names(prefix: str) -> tuple[str, ...]:
 def grant_roles(connection: Connection, *, prefix: str) -> None:
     """Make the roles that are missing and give each what this version needs, in this transaction.
 
-    Schema, tables and functions then belong to the owner. Needs a superuser, or the owner of the schema with CREATEROLE.
+    Schema, tables and functions then belong to the owner. Needs a superuser, or the schema's owner with CREATEROLE.
     """
     connection.execute(_SET_PREFIX, {"prefix": prefix})
     run_statement(connection, "make_roles", {})
@@ -29,7 +29,7 @@ def grant_roles(connection: Connection, *, prefix: str) -> None:
 def has_roles(connection: Connection, *, prefix: str) -> bool:
     """Whether the schema belongs to the owner among these roles."""
     owner = connection.scalar(text("SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = current_schema()"))
-    return owner == role_names(prefix)[0]
+    return bool(owner == role_names(prefix)[0])
 
 
 def become_owner(connection: Connection) -> None:

@@ -30,8 +30,8 @@ class StoreSettings(BaseSettings):
     role_prefix: str = Field(
         default="turnledger",
         pattern=r"^[a-z_][a-z0-9_]{0,50}$",
-        description="`migrate --roles` makes the roles {prefix}_owner, _engine, _worker and _reader. Roles belong to the "
-        "whole server: two deployments on one need two prefixes.",
+        description="`migrate --roles` makes the roles {prefix}_owner, _engine, _worker and _reader. Roles belong to "
+        "the whole server: two deployments on one need two prefixes.",
     )
     database_connect_timeout_s: int = Field(
         default=5, ge=1, description="A server that does not answer by then is treated as down."

@@ -164,7 +164,7 @@ def _memory(records: Records) -> dict[str, Any]:
     }
 
 
-def fleet_figures(checkpoint: CheckpointSettings) -> dict[str, int]:
+def fleet_figures(checkpoint: CheckpointSettings) -> dict[str, Any]:
     """The members of `Status` on workers; raises as `turn_figures`."""
     silent_for_s = read_settings(WorkerSettings).worker_ttl_s
     redis: Redis = rq_connection(checkpoint)

@@ -113,7 +113,7 @@ def _redis_server(records: Records, *, now: Now) -> RedisServer:
 
 
 def _redis_time(redis: Redis) -> float:
-    seconds, microseconds = redis.time()  # type: ignore[misc]  # the client of one thread answers at once
+    seconds, microseconds = redis.time()
     return int(seconds) + int(microseconds) / 1e6
 
 

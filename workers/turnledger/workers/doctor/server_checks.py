@@ -108,8 +108,8 @@ SERVER_CHECKS = (
         name="access",
         asks="Does each server answer what this user asks?",
         why="What is refused here is refused to a worker or an engine node too, and it stops on that.",
-        fix="Correct the user in the URL that the finding names, or grant it its role: `turnledger migrate --roles` for "
-        "Postgres, the lines of `turnledger acl` for Redis.",
+        fix="Correct the user in the URL that the finding names, or grant it its role: `turnledger migrate --roles` "
+        "for Postgres, the lines of `turnledger acl` for Redis.",
         look=_access,
     ),
     Check(
@@ -138,15 +138,15 @@ SERVER_CHECKS = (
         asks="Does Redis keep an append-only file, and did its last writes to disk succeed?",
         why="Without the file a restart loses all that is not committed yet; while its disk fails, Redis acknowledges "
         "what a restart forgets, or refuses every write.",
-        fix="`CONFIG SET appendonly yes`, and the same in redis.conf. Where a write failed: make room on its disk, mend "
-        "it, and look into its log.",
+        fix="`CONFIG SET appendonly yes`, and the same in redis.conf. Where a write failed: make room on its disk, "
+        "mend it, and look into its log.",
         look=_persistence,
     ),
     Check(
         name="clocks",
         asks="Do the clocks of Redis and Postgres agree with this host's?",
-        why="Leases and expiry go by Redis' clock, retention by Postgres', times in logs by this host's: apart, what is "
-        "told does not fit together, and a sweep may take what is too young.",
+        why="Leases and expiry go by Redis' clock, retention by Postgres', times in logs by this host's: apart, what "
+        "is told does not fit together, and a sweep may take what is too young.",
         fix="Let a time service such as chrony run on the machine whose clock is off.",
         look=_clocks,
     ),
@@ -154,7 +154,8 @@ SERVER_CHECKS = (
         name="serializer",
         asks="Are the jobs at both ends of our queues JSON?",
         why="Workers read JSON alone, since unpickling a job runs whatever it says: a job in another form fails.",
-        fix="Find who enqueues it and pass `serializer=JSONSerializer` there, or a queue of its own; then delete the job.",
+        fix="Find who enqueues it and pass `serializer=JSONSerializer` there, or a queue of its own; then delete "
+        "the job.",
         look=_serializer,
     ),
     Check(
@@ -167,9 +168,10 @@ SERVER_CHECKS = (
     Check(
         name="rights",
         asks="Does Redis allow this user every command that its role gives?",
-        why="A command that is refused in the middle of a script leaves its turn to the reconciler, and a worker stops.",
-        fix="Give the user the line that `turnledger acl` prints for its role. Where it cannot be told: allow MULTI and "
-        "DISCARD, which every role needs.",
+        why="A command that is refused in the middle of a script leaves its turn to the reconciler, and a worker "
+        "stops.",
+        fix="Give the user the line that `turnledger acl` prints for its role. Where it cannot be told: allow MULTI "
+        "and DISCARD, which every role needs.",
         look=_rights,
     ),
     Check(
