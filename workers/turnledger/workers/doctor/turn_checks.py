@@ -84,8 +84,8 @@ TURN_CHECKS = (
         asks="May every unfinished turn be resumed?",
         why="A blocked turn is never taken up by itself: its history is not the one that Postgres has, or nobody knows "
         "whether its reply was sent.",
-        fix="`turnledger show --turn ID` says why. Look whether the reply arrived, then start the work anew or let the "
-        "turn expire.",
+        fix="`turnledger show --turn ID` says why, and what ends it. Look whether its reply arrived before the work is "
+        "begun anew.",
         look=_blocked,
     ),
     Check(
