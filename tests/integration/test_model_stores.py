@@ -24,10 +24,18 @@ from turnledger.store.database import copy_rows, statement
 from turnledger.store.times import milliseconds
 
 # What no actor of the model does: child ledgers, the reconciler's look at many turns, settings of a connection, sweeps
-# of retention, accounts of older entries, and a run that is begun anew after a replacement.
+# of retention, accounts of older entries, roles, the doctor's look, and a run that is begun anew after a replacement.
 NOT_MODELLED = {
     *("find_child", "find_parent", "find_standings", "insert_child", "open_runs", "set_lock_timeout"),
-    *("add_to_retention", "lock_sweepable", "look_sweepable", "note_sweep", "prepare_sweep", "read_retention"),
+    *(
+        "add_to_retention",
+        "lock_sweepable",
+        "look_sweepable",
+        "note_sweep",
+        "read_retention",
+        "silent_entries",
+        "make_roles",
+    ),
     *("sweep_entries", "sweep_events", "find_account", "long_ledgers", "save_account"),
     *("forget_steps", "run_started_at"),
 }
