@@ -15,11 +15,13 @@ from turnledger.checkpoint.ledger_share import LedgerShare
 from turnledger.checkpoint.loading import load_turns
 from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Finished, Records, Unfitted
+from turnledger.checkpoint.tally import Tally
 from turnledger.checkpoint.telemetry import span
 from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
 from turnledger.store.ledger import create_ledgers, lock_free_ledgers, lock_ledger
+from turnledger.store.times import milliseconds, time_of
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +55,7 @@ class CommitPoint:
         self._lock_timeout_ms = lock_timeout_ms or database.settings.commit_lock_timeout_ms
         self._settings = records.settings
         self._share = LedgerShare()
+        self._tally = Tally(records.redis, keys=records.keys)
 
     def commit_group(self, ledger: LedgerName | None, *, most_turns: int) -> dict[str, Decided]:
         """Commit this ledger, if one is given, and those at the head of the queue, as far as nobody else holds them.
@@ -148,9 +151,16 @@ class CommitPoint:
                 ledger = ledgers[outcome.turn_id]
                 decided[outcome.turn_id] = self._reject(outcome.turn_id, ledger=ledger, reason="superseded")
         crash_point("commit.finished")
+        self._count(turns, decided)
         if self._after_commit is not None and finished:
             self._after_commit({ledgers[outcome.turn_id] for outcome in outcomes if outcome.verdict == "committed"})
         return decided
+
+    def _count(self, turns: Sequence[CompletedTurn], decided: Mapping[str, Decided]) -> None:
+        """Only the figures of the dashboard come from this."""
+        finished = [turn for turn in turns if decided.get(turn.turn_id) == "finished"]
+        if finished:
+            self._tally.note([milliseconds(time_of(turn.completed_at)) for turn in finished])
 
     def _reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> Decided:
         """Set a turn aside; its own job hands the reason to whoever watches the queue."""

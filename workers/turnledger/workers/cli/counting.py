@@ -1,7 +1,7 @@
 """How many turns there are of each kind, counted in Redis in bounded steps."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from turnledger.checkpoint.records import Records
 
 READ_AT_ONCE = 500  # turns a step: Redis answers it in about a millisecond, and serves others before the next
 NAMED = 10  # turns that are named; the number tells of the rest
+MARKED = ("rejected", "blocked", "replaced")
 _FIELDS = ("state", "blocked", "replaced_by")
 _NOTHING: list[str | None] = [None] * len(_FIELDS)
 
@@ -35,7 +36,20 @@ class Counted:
     rejected_turns: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Turns by the state of their record or the mark that it bears, and the first of each marked kind that were met."""
+
+    counts: Mapping[str, int]
+    named: Mapping[str, tuple[str, ...]]
+
+
 def count_turns(records: Records) -> Counted:
+    """Look at every turn in the index of turns that have not ended. Costs what `survey_turns` costs."""
+    return counted(survey_turns(records, most_named=NAMED))
+
+
+def survey_turns(records: Records, *, most_named: int) -> Survey:
     """Look at every turn in the index of turns that have not ended, 500 at a time; memory stays the same.
 
     The cost grows with the turns on their way, not with those that have ended: some 10 ms a thousand. It is no
@@ -43,19 +57,24 @@ def count_turns(records: Records) -> Counted:
     once a sweep of the reconciler has put it back.
     """
     counts: Counter[str] = Counter()
-    named: dict[str, dict[str, None]] = {"blocked": {}, "rejected": {}}
+    named: dict[str, dict[str, None]] = {kind: {} for kind in MARKED}
     for turn_id, state, blocked, replaced_by in _turns(records):
         found = [state or ""]
         if state in UNFINISHED:
             found += ["blocked"] * bool(blocked) + ["replaced"] * bool(replaced_by)
         counts.update(found)
         for kind in named.keys() & set(found):
-            if len(named[kind]) < NAMED:
+            if len(named[kind]) < most_named:
                 named[kind][turn_id] = None
+    return Survey(counts, {kind: tuple(turn_ids) for kind, turn_ids in named.items()})
+
+
+def counted(survey: Survey) -> Counted:
+    """The same as `turnledger status` tells it."""
     return Counted(
-        **{name: counts[name] for name in ("running", "parked", "blocked", "replaced", "rejected")},
-        blocked_turns=tuple(named["blocked"]),
-        rejected_turns=tuple(named["rejected"]),
+        **{name: survey.counts.get(name, 0) for name in ("running", "parked", "blocked", "replaced", "rejected")},
+        blocked_turns=survey.named["blocked"][:NAMED],
+        rejected_turns=survey.named["rejected"][:NAMED],
     )
 
 

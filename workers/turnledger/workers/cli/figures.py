@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.records import Records
-from turnledger.store import check_revision, read_settings
+from turnledger.store import Database, check_revision, read_settings
 from turnledger.store.retention import read_totals
 from turnledger.store.times import time_text
 from turnledger.workers.cli.counting import NAMED, count_turns
@@ -86,10 +86,28 @@ def read_status() -> Status:
     """
     with the_database() as database:
         check_revision(database)
-        with database.snapshot() as connection:
-            stored = {**_stored(connection), **_swept(connection)}
+        stored = read_stored(database)
     with the_records() as records:
         return Status(**stored, **turn_figures(records), **_memory(records), **fleet_figures(records.settings))
+
+
+def read_stored(database: Database) -> dict[str, Any]:
+    """The members of `Status` that Postgres knows; their cost does not grow with what is stored.
+
+    Raises:
+        StoreUnavailable, ...: it cannot be asked.
+    """
+    with database.snapshot() as connection:
+        return {**_stored(connection), **_swept(connection)}
+
+
+def read_on_their_way(records: Records) -> dict[str, Any]:
+    """The members of `Status` that Redis knows without looking at turns one by one: so many commands, whatever waits.
+
+    Raises:
+        CheckpointUnavailable: it cannot be asked.
+    """
+    return {**_queue(records), **_late(records), **_memory(records)}
 
 
 def turn_figures(records: Records) -> dict[str, Any]:
