@@ -57,7 +57,7 @@ class Tally:
             CheckpointUnavailable: Redis cannot be asked.
         """
         with translated():
-            seconds: int = self._redis.time()[0]  # type: ignore[index]  # the client is not an asynchronous one
+            seconds = int(self._redis.time()[0])
             newest = seconds // 60
             numbers = range(newest - MINUTES + 1, newest + 1)
             with self._redis.pipeline(transaction=False) as pipeline:

@@ -162,6 +162,34 @@ def upkeep(*, parent: Parent = 0, log: Log = None) -> None:
     raise typer.Exit(run_upkeep())
 
 
+@app.command(
+    epilog="Examples: turnledger dashboard · turnledger dashboard --hash-password", rich_help_panel="In a deployment"
+)
+def dashboard(
+    *,
+    host: Annotated[str | None, typer.Option(help="The address to listen on, else that of the settings.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="The port; 0: a free one.")] = None,
+    hash_password: Annotated[
+        bool, typer.Option("--hash-password", help="Ask for a password and print the hash that an account needs.")
+    ] = False,
+    parent: Parent = 0,
+    log: Log = None,
+) -> None:
+    """Serve the page for operators, with rq-dashboard behind the same login. Needs the extra `dashboard`.
+
+    It listens on loopback, where it needs no login; anywhere else it does not start without accounts.
+    """
+    from turnledger.workers.cli.processes import be_a_child
+    from turnledger.workers.dashboard.serving import print_password_hash, run_dashboard
+
+    if hash_password:
+        print_password_hash()
+        return
+    be_a_child(parent=parent, log=log)
+    use_servers()
+    run_dashboard(host=host, port=port)
+
+
 @app.command(epilog="Example: turnledger migrate --roles", rich_help_panel="In a deployment")
 def migrate(
     *,
