@@ -6,18 +6,18 @@ from urllib.parse import urlsplit
 
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.security import generate_password_hash
 from werkzeug.test import TestResponse
 
 from tests.stores import Stores
-from turnledger.workers.dashboard.accounts import hash_password
 from turnledger.workers.dashboard.app import create_app
 from turnledger.workers.dashboard.settings import DashboardSettings
 from turnledger.workers.dashboard.survey import Surveyor
 from turnledger.workers.worker import rq_connection
 
 PASSWORD = "correct horse"
-HASH = hash_password(PASSWORD)
-ACCOUNTS = {"dashboard_operators": f"anna={HASH}", "dashboard_viewers": f"victor={HASH}"}
+HASH = generate_password_hash(PASSWORD, method="scrypt:256:8:1")  # quick to make, and to check
+ACCOUNTS: dict[str, Any] = {"dashboard_operators": f"anna={HASH}", "dashboard_viewers": f"victor={HASH}"}
 _TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
 
 
@@ -54,7 +54,7 @@ class Visitor:
         self.client = client
 
     def get(self, path: str, **options: Any) -> TestResponse:
-        return self.client.get(path, **options)
+        return self.client.get(path, buffered=True, **options)
 
     def page(self, path: str = "/") -> str:
         answer = self.get(path)

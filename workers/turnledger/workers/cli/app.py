@@ -80,7 +80,7 @@ def up(
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
     folder: Annotated[Path, typer.Option(help="Where the data is kept.")] = UP_FOLDER,
 ) -> None:
-    """Run Postgres, Redis, workers, upkeep and the clock in the foreground; Ctrl-C stops them, the data stays."""
+    """Run Postgres, Redis, workers, upkeep, the clock and the dashboard in the foreground; Ctrl-C stops them."""
     from turnledger.workers.cli.up import run_up
 
     raise typer.Exit(run_up(folder, workers=workers))
@@ -172,6 +172,7 @@ def dashboard(
     hash_password: Annotated[
         bool, typer.Option("--hash-password", help="Ask for a password and print the hash that an account needs.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", hidden=True)] = False,
     parent: Parent = 0,
     log: Log = None,
 ) -> None:
@@ -187,7 +188,7 @@ def dashboard(
         return
     be_a_child(parent=parent, log=log)
     use_servers()
-    run_dashboard(host=host, port=port)
+    run_dashboard(host=host, port=port, announce="silent" if quiet else "print")
 
 
 @app.command(epilog="Example: turnledger migrate --roles", rich_help_panel="In a deployment")

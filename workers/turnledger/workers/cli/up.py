@@ -12,6 +12,8 @@ from turnledger.workers.cli.output import complain, console, many
 from turnledger.workers.cli.processes import check_servers, child_command, rewriting_is_on, worker_command
 from turnledger.workers.cli.servers import environment, migrate_here, urls
 from turnledger.workers.cli.stopping import on_stop, unwind_on_stop
+from turnledger.workers.dashboard.serving import address, check_accounts, free_port, is_installed
+from turnledger.workers.dashboard.settings import DashboardSettings
 from turnledger.workers.embedded import EmbeddedServers, embedded_servers, running_servers
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.supervisor import Supervisor
@@ -38,8 +40,12 @@ def run_up(folder: Path, *, workers: int) -> int:
         migrate_here()
         check_servers()
         rewriting_is_on()
+        page = _free_address()
         _introduce(screen, servers, folder=folder, workers=workers)
-        code = _supervise(screen, servers, workers=workers)
+        if page is not None:
+            screen.print(f"The dashboard is at {address(*page)}\n", soft_wrap=True, markup=False)
+        screen.print("Ctrl-C stops it; the data stays for the next `turnledger up`.\n")
+        code = _supervise(screen, servers, commands=_commands(workers=workers, page=page))
     screen.print("Stopped.")
     return code
 
@@ -65,15 +71,34 @@ Commands of turnledger that run in this folder find it. For everything else:
     )
     for name, url in urls(servers).items():
         screen.print(f"  export {name}={url}", soft_wrap=True, markup=False)
-    screen.print("\nCtrl-C stops it; the data stays for the next `turnledger up`.\n")
+    screen.print()
 
 
-def _supervise(screen: Console, servers: EmbeddedServers, *, workers: int) -> int:
-    """Keep the processes alive until a signal, or until a server is gone; then end them."""
-    stopped = threading.Event()
+def _free_address() -> tuple[str, int] | None:
+    """Where the dashboard can listen; None: its extra is not installed.
+
+    Raises:
+        InvalidInput: its settings are wrong.
+    """
+    if not is_installed():
+        return None
+    settings = read_settings(DashboardSettings)
+    check_accounts(settings)
+    return settings.dashboard_host, free_port(settings)
+
+
+def _commands(*, workers: int, page: tuple[str, int] | None) -> list[list[str]]:
     commands = [*[child_command("worker")] * workers, child_command("upkeep"), child_command("clock")]
     if rewriting_is_on():
         commands.append(worker_command(read_settings(CheckpointSettings).rewrite_queue))
+    if page is not None:
+        commands.append([*child_command("dashboard"), "--port", str(page[1]), "--quiet"])
+    return commands
+
+
+def _supervise(screen: Console, servers: EmbeddedServers, *, commands: list[list[str]]) -> int:
+    """Keep the processes alive until a signal, or until a server is gone; then end them."""
+    stopped = threading.Event()
     supervisor = Supervisor(commands, settings=read_settings(WorkerSettings))
     on_stop(lambda *_: stopped.set())
     while not stopped.wait(POLL_S):

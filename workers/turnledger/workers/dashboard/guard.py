@@ -8,11 +8,12 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, abort, current_app, g, redirect, request, session, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from turnledger.workers.dashboard.accounts import WHOEVER_IS_HERE, Account
+from turnledger.workers.dashboard.accounts import WHOEVER_IS_HERE, Account, is_loopback
 
 _KEPT_AS = "csrf"
 FIELD = "csrf_token"
@@ -23,14 +24,10 @@ _OPEN = frozenset({"login", "static"})
 _OWN_SESSION = frozenset({"login", "logout"})
 _RQ_STATIC = "rq_dashboard.static"
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
-_LOOPBACK_NAMES = ["localhost", "127.0.0.1", "[::1]"]
 
 
 def guard(app: Flask, accounts: Mapping[str, Account]) -> None:
     """Put the guard before every page of the app, those of blueprints included."""
-    if not accounts:
-        # Without a login the name in the address is what tells a page of ours from one that a stranger's site opens.
-        app.config["TRUSTED_HOSTS"] = _LOOPBACK_NAMES
     app.extensions["turnledger_accounts"] = accounts
     app.before_request(_admit)
     app.after_request(_hand_out_token)
@@ -77,13 +74,20 @@ def _accounts() -> Mapping[str, Account]:
 
 def _account(accounts: Mapping[str, Account]) -> Account | None:
     if not accounts:
-        if any(header in request.headers for header in _FORWARDED):
-            abort(403, "Behind a proxy the dashboard needs accounts: set TURNLEDGER_DASHBOARD_OPERATORS.")
+        _check_nearness()
         return WHOEVER_IS_HERE
     account = accounts.get(str(session.get("name")))
     if account is None or not hmac.compare_digest(account.mark, str(session.get("mark"))):
         return None
     return account
+
+
+def _check_nearness() -> None:
+    """Without a login, the name in the address tells a page of ours from one that a stranger's site leads here."""
+    if not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+        abort(403, "Without accounts the dashboard answers to localhost and 127.0.0.1 alone.")
+    if any(header in request.headers for header in _FORWARDED):
+        abort(403, "Behind a proxy the dashboard needs accounts: set TURNLEDGER_DASHBOARD_OPERATORS.")
 
 
 def _brings_token() -> bool:

@@ -5,6 +5,7 @@ import socket
 import sys
 from contextlib import closing
 from importlib.util import find_spec
+from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.store import InvalidInput, TurnledgerError, check_revision, read_settings
@@ -13,6 +14,7 @@ from turnledger.workers.cli.servers import the_database, the_records
 from turnledger.workers.cli.stopping import on_stop
 from turnledger.workers.dashboard.settings import DashboardSettings
 
+Announce = Literal["print", "silent"]
 _EXTRA = ("rq_dashboard", "six", "flask", "waitress")
 
 
@@ -40,7 +42,14 @@ def print_password_hash() -> None:
     sys.stdout.write(hash_password(typed) + "\n")
 
 
-def run_dashboard(*, host: str | None, port: int | None) -> None:
+def check_accounts(settings: DashboardSettings) -> None:
+    """Raises InvalidInput when the accounts cannot be read, or there are none where there have to be."""
+    from turnledger.workers.dashboard.accounts import read_accounts
+
+    read_accounts(settings)
+
+
+def run_dashboard(*, host: str | None, port: int | None, announce: Announce = "print") -> None:
     """Serve until SIGINT or SIGTERM; requests in hand are finished.
 
     Raises:
@@ -53,18 +62,17 @@ def run_dashboard(*, host: str | None, port: int | None) -> None:
     settings = read_settings(DashboardSettings, **{name: value for name, value in given.items() if value is not None})
     on_stop(_end)
     with the_database() as database, the_records() as records:
-        from turnledger.workers.dashboard.accounts import read_accounts
         from turnledger.workers.dashboard.app import create_app
         from turnledger.workers.dashboard.survey import Surveyor
         from turnledger.workers.worker import rq_connection
 
-        read_accounts(settings)
+        check_accounts(settings)
         check_revision(database)
         surveyor = Surveyor(records, pause_s=settings.dashboard_survey_s)
         rq = rq_connection(read_settings(CheckpointSettings))
         app = create_app(settings, records=records, database=database, rq=rq, surveyor=surveyor)
         surveyor.start()
-        _serve(app, settings)
+        _serve(app, settings, announce=announce)
 
 
 def free_port(settings: DashboardSettings) -> int:
@@ -85,7 +93,7 @@ def address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def _serve(app: object, settings: DashboardSettings) -> None:
+def _serve(app: object, settings: DashboardSettings, *, announce: Announce) -> None:
     import waitress
 
     host, port = settings.dashboard_host, settings.dashboard_port
@@ -101,7 +109,8 @@ def _serve(app: object, settings: DashboardSettings) -> None:
     except OSError as error:
         raise InvalidInput(f"the dashboard cannot listen on {host}, port {port}: {error.strerror or error}") from None
     listens = getattr(server, "effective_listen", None) or [(host, server.effective_port)]
-    console().print(f"The dashboard is at {address(host, int(listens[0][1]))}", soft_wrap=True, markup=False)
+    if announce == "print":
+        console().print(f"The dashboard is at {address(host, int(listens[0][1]))}", soft_wrap=True, markup=False)
     server.run()
 
 
