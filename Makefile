@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 FOLDERS := store checkpoint workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test model machine soak demo bench up clean
+.PHONY: help install check test browser model machine soak demo bench up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml
 		|| { echo "$(PYTHON) cannot make a virtual environment; install its venv module" \
 			"(on Debian and Ubuntu: apt-get install python3-venv)" >&2; rm -rf $(VENV); exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[embedded]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[embedded,dashboard]" --group dev
 	@touch $(STAMP)
 
 check: $(STAMP) ## format, lint, types, layers, and the examples of the documentation
@@ -36,6 +36,10 @@ check: $(STAMP) ## format, lint, types, layers, and the examples of the document
 
 test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
 	$(BIN)/python -m pytest $(ARGS)
+
+browser: $(STAMP) ## the dashboard in a headless Chromium, which is installed (Debian, as root) where there is none
+	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
+	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 machine: $(STAMP) ## the state machine over real servers, 2,000 examples; ARGS="--dice" throws dice, ARGS="--seed 7 --examples 50" a part
 	$(BIN)/python -m tests.machine $(ARGS)

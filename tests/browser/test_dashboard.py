@@ -40,7 +40,7 @@ def _load(stores: Stores, node: Turns) -> None:
     for back in range(1, 60):
         turns = 0 if 30 <= back < 34 else int(60 * (9 + 5 * math.sin(back / 9)) * dice.uniform(0.85, 1.15))
         slow = 6 if 12 <= back < 20 else 0
-        waits = {f"w{13 + slow}": turns // 3, f"w{14 + slow}": turns // 2, f"w{17 + slow}": turns // 6}
+        waits: dict[Any, Any] = {f"w{13 + slow}": turns // 3, f"w{14 + slow}": turns // 2, f"w{17 + slow}": turns // 6}
         if turns:
             stores.redis.hset(f"{{turnledger}}:tally:{newest - back}", mapping={"turns": turns, **waits})
     for number in range(40):
@@ -76,7 +76,7 @@ def test_a_rejected_turn_is_requeued_by_a_click(stores: Stores, node: Turns, ser
     page.wait(_LISTED.format(turn.turn_id))
     page.wait("document.body.innerText.includes('delivery_unknown')")
     for scheme in ("light", "dark"):
-        page.show(scheme)  # type: ignore[arg-type]  # one of the two
+        page.show(scheme)
         page.screenshot(pictures / f"dashboard-{scheme}.png")
     page.click(f"form[action$='{turn.turn_id}/requeue'] button")
     page.wait("document.body.innerText.includes('is queued for its commit')")

@@ -19,7 +19,7 @@ from turnledger.workers.cli.requeue import requeue_turn
 from turnledger.workers.dashboard.accounts import Door, read_accounts
 from turnledger.workers.dashboard.guard import enter, guard
 from turnledger.workers.dashboard.headers import add_headers
-from turnledger.workers.dashboard.plots import HEIGHT, LEFT, WIDTH, commit_waits, commits_a_second, duration
+from turnledger.workers.dashboard.plots import HEIGHT, LEFT, WIDTH, age, commit_waits, commits_a_second
 from turnledger.workers.dashboard.reading import Reader
 from turnledger.workers.dashboard.rq_pages import MendedFlask, mount
 from turnledger.workers.dashboard.settings import DashboardSettings
@@ -52,7 +52,7 @@ def create_app(
     add_headers(app)
     mount(app, rq)
     _add_pages(app)
-    app.jinja_env.filters["duration"] = duration
+    app.jinja_env.filters["age"] = age
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     return app
 

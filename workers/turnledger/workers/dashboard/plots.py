@@ -30,10 +30,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Everything that a drawing of it needs; `lines` are paths of SVG with the class that colours them."""
+    """Everything that a drawing of it needs; `lines` are paths, `now` words, each with the class that colours it."""
 
     title: str
-    now: str
+    now: Sequence[tuple[str, str]]
     lines: Sequence[tuple[str, str]]
     rows: Sequence[Tick]
     columns: Sequence[Tick]
@@ -48,7 +48,7 @@ def commits_a_second(hour: Sequence[Minute]) -> Plot:
     words = [f"{_clock(minute)} · {figure(rate or 0)}/s" for minute, rate in zip(minutes, rates, strict=True)]
     return Plot(
         title="Commits a second",
-        now=f"{figure(rates[-1] or 0)}/s" if rates else "",
+        now=[("line", f"{figure(rates[-1] or 0)}/s")] if rates else [],
         lines=[("area", scale.area(rates)), ("line", scale.line(rates))],
         rows=scale.rows(figure),
         columns=_columns(minutes, scale),
@@ -61,11 +61,11 @@ def commit_waits(hour: Sequence[Minute]) -> Plot:
     minutes = hour[:-1]
     median, long = [minute.median_wait_s for minute in minutes], [minute.long_wait_s for minute in minutes]
     scale = _Scale([*median, *long], minutes=len(minutes))
-    words = [f"{_clock(minute)} · {_waits(minute)}" for minute in minutes]
+    words = [f"{_clock(minute)} · {', '.join(_waits(minute)) if minute.turns else 'no commits'}" for minute in minutes]
     last = next((minute for minute in reversed(minutes) if minute.turns), None)
     return Plot(
         title="From complete to commit",
-        now="" if last is None else _waits(last),
+        now=[] if last is None else list(zip(("line", "line second"), _waits(last), strict=True)),
         lines=[("line second", scale.line(long)), ("line", scale.line(median))],
         rows=scale.rows(duration),
         columns=_columns(minutes, scale),
@@ -124,6 +124,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3_600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 
+def age(seconds: float) -> str:
+    """A duration for which no more than whole seconds matter."""
+    return duration(math.floor(seconds)) if seconds >= 1 else "under 1 s"
+
+
 def _round_up(value: float) -> float:
     if value <= 0:
         return 1.0
@@ -131,10 +136,9 @@ def _round_up(value: float) -> float:
     return next(nice * power for nice in _NICE if nice * power >= value * 0.999)
 
 
-def _waits(minute: Minute) -> str:
-    if minute.median_wait_s is None or minute.long_wait_s is None:
-        return "no commits"
-    return f"half within {duration(minute.median_wait_s)}, 95 % within {duration(minute.long_wait_s)}"
+def _waits(minute: Minute) -> tuple[str, str]:
+    median, long = minute.median_wait_s or 0.0, minute.long_wait_s or 0.0
+    return f"half within {duration(median)}", f"95 % within {duration(long)}"
 
 
 def _clock(minute: Minute) -> str:

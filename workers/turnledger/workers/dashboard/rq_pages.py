@@ -61,6 +61,9 @@ def mended(source: str) -> str:
     source = source.replace("'{{ queue.name }}'", "{{ queue.name|tojson }}")
     source = source.replace("<script ", '<script nonce="{{ csp_nonce() }}" ')
     source = source.replace("url_for('static', filename='favicon.ico')", f"url_for('{NAME}.favicon')")
+    source = source.replace(
+        '<a class="navbar-brand">', '<a class="navbar-brand" href="{{ url_for(\'page\') }}">turnledger · '
+    )
     return source.replace("</head>", '{% include "turnledger/rq_head.html" %}</head>')
 
 

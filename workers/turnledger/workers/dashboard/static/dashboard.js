@@ -8,7 +8,8 @@ let fetched = Date.now();
 function tell() {
   const seconds = Math.round((Date.now() - fetched) / 1000);
   const late = seconds * 1000 > 2.5 * every;
-  freshness.textContent = late ? `No answer for ${seconds} s; these figures are old` : "";
+  const why = isBusy() ? "Held while you are in the figures" : "No answer";
+  freshness.textContent = late ? `${why}; they are ${seconds} s old` : "";
   document.body.classList.toggle("old", late);
 }
 
@@ -24,7 +25,7 @@ async function refresh() {
       if (answer.status === 401) { location.reload(); return; }
       if (answer.ok) { figures.innerHTML = await answer.text(); fetched = Date.now(); }
     } catch { /* told below */ }
-  } else if (isBusy()) { fetched = Math.max(fetched, Date.now() - 2 * every); }
+  }
   tell();
   setTimeout(refresh, every);
 }
