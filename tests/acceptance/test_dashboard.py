@@ -36,14 +36,13 @@ def _once_served(url: str) -> str:
     """The page, as soon as somebody answers."""
     pages: list[str] = []
 
-    def answers() -> bool:
+    def answers() -> None:
         try:
             pages.append(_get(url)[1])
-        except OSError:
-            return False
-        return True
+        except OSError as error:
+            raise AssertionError(str(error)) from None
 
-    wait_until(answers)
+    wait_until(answers, seconds=60)
     return pages[-1]
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.bench [names...]`: run the measurements and print them as ratios.
 
 Names are those of the modules, or how they begin: draining, saving, starting, latency, completing, sweeping, replay,
-resume, recovery, retaining, ageing, rendering, condensing. Without names all of them run.
+resume, recovery, retaining, ageing, rendering, condensing, dashboard. Without names all of them run.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from tests.bench import (
     ageing,
     completing,
     condensing,
+    dashboard,
     draining,
     latency,
     recovery,
@@ -45,6 +46,7 @@ MEASUREMENTS = {
     "ageing": ageing.measure,
     "rendering": rendering.measure,
     "condensing": condensing.measure,
+    "dashboard": dashboard.measure,
 }
 
 

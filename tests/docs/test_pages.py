@@ -11,6 +11,7 @@ from turnledger.store import StoreSettings
 from turnledger.store.config_section import SECTION, UNLIMITED, ConversationSession, wanted
 from turnledger.store.crash_points import CRASH_POINTS
 from turnledger.workers.cli.logs import LogSettings
+from turnledger.workers.dashboard import DashboardSettings
 from turnledger.workers.rewriting import RewriteSettings
 from turnledger.workers.settings import WorkerSettings
 
@@ -21,6 +22,7 @@ KINDS: dict[str, type[BaseSettings]] = {
     "Redis": CheckpointSettings,
     "Workers and clock": WorkerSettings,
     "The rewriter": RewriteSettings,
+    "The dashboard": DashboardSettings,
     "Logs of the command line": LogSettings,
 }
 

@@ -1,7 +1,7 @@
 """How many turns there are of each kind, counted in Redis in bounded steps."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,16 +49,16 @@ def count_turns(records: Records) -> Counted:
     return counted(survey_turns(records, most_named=NAMED))
 
 
-def survey_turns(records: Records, *, most_named: int) -> Survey:
+def survey_turns(records: Records, *, most_named: int, between: Callable[[], None] = lambda: None) -> Survey:
     """Look at every turn in the index of turns that have not ended, 500 at a time; memory stays the same.
 
     The cost grows with the turns on their way, not with those that have ended: some 10 ms a thousand. It is no
     snapshot: a turn that changes meanwhile counts as it was or as it is. A turn that the index lacks is counted
-    once a sweep of the reconciler has put it back.
+    once a sweep of the reconciler has put it back. `between` is called after each step.
     """
     counts: Counter[str] = Counter()
     named: dict[str, dict[str, None]] = {kind: {} for kind in MARKED}
-    for turn_id, state, blocked, replaced_by in _turns(records):
+    for turn_id, state, blocked, replaced_by in _turns(records, between):
         found = [state or ""]
         if state in UNFINISHED:
             found += ["blocked"] * bool(blocked) + ["replaced"] * bool(replaced_by)
@@ -78,7 +78,7 @@ def counted(survey: Survey) -> Counted:
     )
 
 
-def _turns(records: Records) -> Iterator[Marked]:
+def _turns(records: Records, between: Callable[[], None]) -> Iterator[Marked]:
     cursor = 0
     while True:
         with translated():
@@ -88,6 +88,7 @@ def _turns(records: Records) -> Iterator[Marked]:
         yield from zip(turn_ids, *_marks(records, turn_ids), strict=True)
         if not cursor:
             return
+        between()
 
 
 def _marks(records: Records, turn_ids: Sequence[str]) -> list[list[str | None]]:

@@ -47,7 +47,7 @@ class DashboardSettings(BaseSettings):
     dashboard_survey_s: float = Field(
         default=10.0,
         gt=0,
-        description="The pause between two counts of turns by state, or ten times what one took where that is longer: "
-        "a count looks at each turn on its way.",
+        description="The pause between two counts of turns by state, or three times what one took where that is "
+        "longer: a count looks at each turn on its way.",
     )
     dashboard_threads: int = Field(default=4, ge=1, description="Requests answered at once; others wait their turn.")
