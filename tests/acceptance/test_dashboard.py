@@ -23,9 +23,9 @@ def _environment(database_url: str, redis_url: str, **more: str) -> dict[str, st
     return {"TURNLEDGER_DATABASE_URL": database_url, "TURNLEDGER_REDIS_URL": redis_url, **more}
 
 
-def _get(url: str) -> tuple[int, str]:
+def _get(url: str, **headers: str) -> tuple[int, str]:
     try:
-        with urlopen(Request(url, headers={"Accept": "text/html"}), timeout=20) as answer:
+        with urlopen(Request(url, headers={"Accept": "text/html", **headers}), timeout=20) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -56,6 +56,7 @@ def test_it_serves_until_it_is_told_to_end(database_url: str, redis_url: str, pr
         assert answer.headers["Server"] is None
         assert "No worker is known" in answer.read().decode()
     assert _get(f"{url}rq/requeue/commits")[0] == 405
+    assert _get(url, **{"X-Forwarded-For": "203.0.113.9"})[0] == 403
     started.signal(signal.SIGTERM)
     assert started.wait() == OK
 

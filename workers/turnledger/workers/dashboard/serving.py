@@ -7,7 +7,10 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import Literal
 
+from redis import Redis
+
 from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint.connection import connection_options
 from turnledger.store import InvalidInput, TurnledgerError, check_revision, read_settings
 from turnledger.workers.cli.output import console
 from turnledger.workers.cli.servers import the_database, the_records
@@ -64,15 +67,19 @@ def run_dashboard(*, host: str | None, port: int | None, announce: Announce = "p
     with the_database() as database, the_records() as records:
         from turnledger.workers.dashboard.app import create_app
         from turnledger.workers.dashboard.survey import Surveyor
-        from turnledger.workers.worker import rq_connection
 
         check_accounts(settings)
         check_revision(database)
         surveyor = Surveyor(records, pause_s=settings.dashboard_survey_s)
-        rq = rq_connection(read_settings(CheckpointSettings))
+        rq = _rq_client(records.settings)
         app = create_app(settings, records=records, database=database, rq=rq, surveyor=surveyor)
         surveyor.start()
         _serve(app, settings, announce=announce)
+
+
+def _rq_client(settings: CheckpointSettings) -> Redis:
+    """Bytes, as RQ wants them, and no patience: a Redis that does not answer must not hold the page up."""
+    return Redis.from_url(settings.redis_url, **connection_options(settings))
 
 
 def free_port(settings: DashboardSettings) -> int:
