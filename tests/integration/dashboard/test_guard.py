@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from itsdangerous import TimestampSigner
 
 from tests.dashboards import ACCOUNTS, HASH, PASSWORD, Dashboard, path_of
 from tests.integration.dashboard.conftest import MakeDashboard
@@ -152,6 +153,17 @@ def test_a_session_ends_with_its_logout(dashboard: Dashboard) -> None:
     assert visitor.get("/", headers={"Accept": "application/json"}).status_code == 401
     assert visitor.log_in("anna").status_code == 303
     assert visitor.token() != token
+
+
+@pytest.mark.parametrize(("later_s", "status"), [(43_000, 200), (43_300, 401)])
+def test_a_session_ends_after_its_time(
+    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, later_s: int, status: int
+) -> None:
+    """Twelve hours, told by the signature of its cookie (OP-4)."""
+    visitor = dashboard.visitor("anna")
+    now = TimestampSigner.get_timestamp
+    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda signer: now(signer) + later_s)
+    assert visitor.get("/", headers={"Accept": "application/json"}).status_code == status
 
 
 @pytest.mark.parametrize(
