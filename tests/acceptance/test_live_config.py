@@ -103,6 +103,23 @@ def test_a_worker_trims_by_the_file_as_it_is_at_each_commit(
     assert kept == [5, 2, 2, 3]
 
 
+def test_a_worker_that_has_not_worked_yet_keeps_what_the_file_said_at_its_start(
+    stores: Stores, processes: Processes, tmp_path: Path
+) -> None:
+    """The file breaks before the worker's first job, which does not fail for it (RT-2)."""
+    config = write_config(tmp_path, max_entries=2)
+    processes.command("worker", environment=environment(stores, CONFIG=config))
+    wait_until(lambda: bool(stores.redis.smembers("rq:workers")))
+    put_in_place(config, "turn_engine: [")
+    node = stores.node()
+    for _ in range(3):
+        turn = begin(node)
+        turn.complete(reply=Replied("Done"))
+        turn.wait()
+    assert len(stores.entries()) == 2
+    assert not stores.redis.exists(stores.keys.failed_registry)
+
+
 @pytest.mark.parametrize("command", ["worker", "upkeep", "clock", "status", "migrate"])
 def test_no_process_starts_with_a_file_that_is_wrong(
     stores: Stores, processes: Processes, tmp_path: Path, command: str

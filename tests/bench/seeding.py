@@ -10,7 +10,7 @@ from tests.bench.payload import SampleTurn
 from tests.bench.rig import Rig
 from turnledger.checkpoint import Turns
 from turnledger.checkpoint.loading import load_turns
-from turnledger.checkpoint.record import LedgerView
+from turnledger.checkpoint.record import LedgerView, decode_record
 from turnledger.checkpoint.records import Claim, Records, new_token
 from turnledger.checkpoint.starting import FIRST_REVISION, StartRequest, recorded_fields
 from turnledger.checkpoint.turn import Turn
@@ -63,7 +63,7 @@ def _start_rows(sample: SampleTurn, heads: Heads) -> list[Sequence[object]]:
 
 
 def open_turn(turns: Turns, records: Records, sample: SampleTurn, *, head: Head) -> Turn:
-    """The record that a start makes, and the handle that the same start gives when it is called again."""
+    """The record that a start makes, and the handle that it gives."""
     claim = Claim(sample.turn_id, new_token(), FIRST_REVISION)
     run = Run(sample.turn_id, head.ledger_id, sample.work_key, 1, 0, None, None)
     fields = recorded_fields(
@@ -73,7 +73,9 @@ def open_turn(turns: Turns, records: Records, sample: SampleTurn, *, head: Head)
         block="",
     )
     records.open(claim, ledger=sample.ledger, work_key=sample.work_key, fields=fields)
-    return start(turns, sample)
+    owned = {**fields, "owner": claim.owner, "revision": claim.revision}
+    record = decode_record(claim.turn_id, {name: str(value) for name, value in owned.items()})
+    return Turn(turns._services, record=record)
 
 
 def start(turns: Turns, sample: SampleTurn) -> Turn:

@@ -115,6 +115,7 @@ def test_a_completion_that_both_stores_refuse_waits_on_disk(private_servers: Emb
         private_servers.postgres.stop()
         complete(turn, "One")
         assert turn.spooled == folder / f"{turn.turn_id}.1.turn.json"
+        assert turn.spooled.stat().st_mode & 0o077 == 0
         kept = turn.spooled.read_bytes()
         private_servers.redis.start()
         private_servers.postgres.start()

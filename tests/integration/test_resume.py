@@ -388,9 +388,9 @@ def test_read_is_pinned_and_takes_nothing(stores: Stores, node: Turns) -> None:
 
 
 def test_a_callback_with_a_stale_revision_is_refused(stores: Stores, node: Turns) -> None:
-    """Two handles of one owner: the one that is behind writes nothing (CK-8)."""
-    turn = begin(node, turn_id="t-1")
+    """Of two handles the one that is behind writes nothing (CK-8)."""
     callback = begin(node, turn_id="t-1")
+    turn = begin(node, turn_id="t-1")
     turn.save(steps=[user("one")])
     with pytest.raises(StaleTurn):
         callback.save(steps=[user("other")])

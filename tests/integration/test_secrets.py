@@ -58,7 +58,8 @@ COMMANDS = [
     ["budget"],
 ]
 ENDLESS = ("clock", "upkeep")  # where the servers are there
-OWN_SERVERS = {"up", "demo", "replay", "node"}  # they start their own, or play against those that all the others use
+# They start their own, or play against those that all the others use; the dashboard has tests of its own.
+OWN_SERVERS = {"up", "demo", "replay", "node", "dashboard"}
 EXIT_CODES = {0, 1, 2, 3}
 
 

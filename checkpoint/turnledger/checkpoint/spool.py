@@ -13,6 +13,7 @@ from turnledger.store.events import EventRow
 from turnledger.store.json_text import decode_json, encode_json
 
 _SUFFIX = ".turn.json"
+_OWNER_ONLY = 0o600  # a file holds a whole conversation's turn, whatever folder it was told to use
 _REFUSED = ".refused"
 
 
@@ -42,7 +43,7 @@ class Spool:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{turn.turn_id}.{turn.epoch}{_SUFFIX}"
         temporary = path.with_suffix(f".{os.getpid()}")
-        with temporary.open("w", encoding="utf-8") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "w") as file:
             file.write(encode_json({**asdict(turn), "built_on": list(built_on)}))
             file.flush()
             os.fsync(file.fileno())

@@ -30,6 +30,8 @@ from turnledger.checkpoint.queue import (
     RETENTION_FUNCTION,
 )
 from turnledger.store import Database, StoreMisconfigured, StoreSettings, check_revision, read_settings
+from turnledger.store.errors import without_content
+from turnledger.workers import jobs, upkeep
 from turnledger.workers.errors import ForbiddenFunction
 from turnledger.workers.rewriting import read_rewrite_settings
 from turnledger.workers.safety import check_redis, check_rq_prefix
@@ -168,8 +170,10 @@ class TurnWorker(SimpleWorker):
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
         """Stop after this job when trying again cannot help until a person has acted."""
-        if isinstance(exc_info[1], FATAL):
-            log.critical("worker_stops", job_id=job.id, reason=str(exc_info[1]))
+        error = exc_info[1]
+        log.error("job_failed", job_id=job.id, error=type(error).__name__, reason=without_content(error))
+        if isinstance(error, FATAL):
+            log.critical("worker_stops", job_id=job.id, reason=str(error))
             self.exit_code = 1
             self._stop_requested = True
         super().handle_exception(job, *exc_info)
@@ -212,6 +216,7 @@ def run_worker(*, queue: str | None = None, burst: bool = False, name: str | Non
     database.close()
     redis = rq_connection(checkpoint)
     check_redis(redis)
+    _prepare(queue, checkpoint)
     stop_requested.clear()
     worker = TurnWorker(queue or checkpoint.commit_queue, redis=redis, settings=settings, name=name)
     with translated():
@@ -219,6 +224,18 @@ def run_worker(*, queue: str | None = None, burst: bool = False, name: str | Non
     if worker.ended_by_itself() and not burst:
         raise CheckpointUnavailable("the worker lost Redis in the middle of a job, which stays pending")
     return worker.exit_code
+
+
+def _prepare(queue: str | None, checkpoint: CheckpointSettings) -> None:
+    """Make what the jobs of the queue work with, now: a file that breaks later leaves them what it said."""
+    if queue == checkpoint.rewrite_queue:
+        jobs.process_fitter()
+        jobs.process_condenser()
+    elif queue == checkpoint.upkeep_queue:
+        upkeep.process_reconciler()
+        upkeep.process_retention()
+    else:
+        jobs.process_committer()
 
 
 def _turn_queue(name: str, *, redis: Redis, settings: WorkerSettings) -> TurnQueue:
