@@ -6,6 +6,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,14 @@ def test_an_interrupted_replay_leaves_nothing_behind(
 
 
 def _plays(process_id: int) -> bool:
-    return any("node" in process.cmdline() for process in psutil.Process(process_id).children())
+    return any("node" in _words(process) for process in psutil.Process(process_id).children())
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """Its command line; none of a process that has just ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
 
 
 def test_a_killed_replay_leaves_no_process_behind(processes: Processes, temporary: Path) -> None:
