@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import redis
-from sqlalchemy import text
 
 from turnledger.checkpoint import CheckpointSettings, Turns
 from turnledger.checkpoint.records import Records
@@ -97,8 +96,8 @@ class Rig:
 
     def vacuum(self) -> None:
         """What autovacuum does sooner or later; it must not come in the middle of the rounds."""
-        with self.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM ANALYZE"))
+        with psycopg.connect(self.database_url, autocommit=True) as connection:  # without our lock timeout
+            connection.execute("VACUUM ANALYZE")
         self.settle()
 
     def close(self) -> None:
