@@ -2,7 +2,6 @@
 
 import logging
 import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.machine.world import World, world
 
 EXAMPLES, STEPS = 100, 30
 THROWN = 100
+SEED = 20_261_130  # a change is judged by what it changed and not by luck; `make machine` draws new seeds
 
 
 @pytest.fixture
@@ -49,6 +49,6 @@ def test_whatever_the_dice_throw_the_invariants_hold(played: World) -> None:
 
 
 def _seed() -> int:
-    seed = int(os.environ.get("MACHINE_SEED", random.randrange(1_000_000)))
-    print(f"the state machine plays from seed {seed}; MACHINE_SEED={seed} plays it again")  # noqa: T201  # on a failure
+    seed = int(os.environ.get("MACHINE_SEED", SEED))
+    print(f"the state machine plays from seed {seed}; MACHINE_SEED= plays from another")  # noqa: T201  # on a failure
     return seed
