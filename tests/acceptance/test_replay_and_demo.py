@@ -54,9 +54,9 @@ def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0, every_s
     return True
 
 
-def _nothing_is_left(temporary: Path, *, kept: Collection[str] = ()) -> bool:
-    """No file but of these kinds, and no process that works with one there."""
-    marks = [str(temporary), SAMPLE]
+def _nothing_is_left(temporary: Path, *, kept: Collection[str] = (), file: str = SAMPLE) -> bool:
+    """No file but of these kinds, and no process that works with one there, or plays this file."""
+    marks = [str(temporary), file]
     running = [
         process.info["cmdline"]
         for process in psutil.process_iter(["cmdline"])
@@ -135,10 +135,7 @@ def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
     processes: Processes, private_servers: EmbeddedServers, tmp_path: Path
 ) -> None:
     """FL-1, QU-7: nothing lost, nothing twice, in order, and every block that could be read is right."""
-    file = tmp_path / "chats.jsonl"
-    chats = [json.loads(line) for line in Path(SAMPLE).read_text().splitlines()]
-    copies = [{**chat, "id": f"{chat['id']}-{number}"} for number in range(10) for chat in chats]
-    file.write_text("\n".join(json.dumps(chat) for chat in copies))
+    file = _long_file(tmp_path)
     urls = {
         "TURNLEDGER_DATABASE_URL": private_servers.database_url,
         "TURNLEDGER_REDIS_URL": private_servers.redis_url,
@@ -156,9 +153,10 @@ def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["starting", "starting a node", "playing"])
 def test_an_interrupted_replay_leaves_nothing_behind(
-    processes: Processes, temporary: Path, number: signal.Signals, moment: str
+    processes: Processes, temporary: Path, tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:
-    replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(temporary)})
+    file = str(_long_file(tmp_path))
+    replay = processes.command("replay", file, environment={"TMPDIR": str(temporary)})
     assert _eventually(lambda: any(temporary.iterdir()))
     if moment != "starting":
         assert _eventually(lambda: _plays(replay.pid), every_s=0)
@@ -166,7 +164,16 @@ def test_an_interrupted_replay_leaves_nothing_behind(
         time.sleep(1)
     replay.signal(number)
     assert replay.wait() == 128 + number
-    assert _eventually(lambda: _nothing_is_left(temporary))
+    assert _eventually(lambda: _nothing_is_left(temporary, file=file))
+
+
+def _long_file(folder: Path) -> Path:
+    """The sample ten times, so that nothing is through before it is broken off."""
+    file = folder / "chats.jsonl"
+    chats = [json.loads(line) for line in Path(SAMPLE).read_text().splitlines()]
+    copies = [{**chat, "id": f"{chat['id']}-{number}"} for number in range(10) for chat in chats]
+    file.write_text("\n".join(json.dumps(chat) for chat in copies))
+    return file
 
 
 def _plays(process_id: int) -> bool:
