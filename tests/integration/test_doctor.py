@@ -435,12 +435,12 @@ def test_servers_that_are_away(
     monkeypatch.setenv("TURNLEDGER_REDIS_RETRIES", "0")
     private_servers.redis.kill()
     results = doctor()
-    assert {results[name].verdict for name in ("eviction", "rights", "oldest pending")} == {Verdict.AWAY}
+    assert {results[name].verdict for name in ("access", "eviction", "rights", "oldest pending")} == {Verdict.AWAY}
     assert {results[name].verdict for name in ("migrations", "entries")} == {Verdict.FINE}
     private_servers.redis.start()
     private_servers.postgres.kill()
     results = doctor()
-    assert {results[name].verdict for name in ("migrations", "entries", "clocks")} == {Verdict.AWAY}
+    assert {results[name].verdict for name in ("access", "migrations", "entries", "clocks")} == {Verdict.AWAY}
     assert results["eviction"].verdict is Verdict.FINE
 
 

@@ -603,3 +603,11 @@ def test_a_pending_record_that_cannot_be_read_is_counted_and_holds_up_no_start(
     assert "Triggered by: Whole" in turn.earlier
     with pytest.raises(CorruptData, match=broken.turn_id):
         turn.history()
+
+
+def test_a_completed_turn_needs_no_readable_cursor(stores: Stores, node: Turns) -> None:
+    """Whatever history it was built on, it is committed (CK-9)."""
+    turn = finished(node)
+    stores.redis.hset(stores.keys.record(turn.turn_id), "cursor", "no such thing")
+    stores.drain()
+    assert stores.run(turn.turn_id) == "completed"

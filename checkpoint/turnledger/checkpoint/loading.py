@@ -51,7 +51,7 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             steps=_kept(steps, number=int(fields["kept_steps"] or 0)),
             before=decode_rows(fields["before"]),
             events=decode_rows(fields["events"]),
-            unannounced=Cursor.decode(str(fields["cursor"])).ledger_id is None,
+            unannounced=bool(fields["before"]) and Cursor.decode(str(fields["cursor"])).ledger_id is None,
         )
     except (ValueError, TypeError, CorruptData) as error:
         reason = without_content(error)
