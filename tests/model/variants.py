@@ -98,6 +98,11 @@ VARIANTS = (
         ),
     ),
     Variant(
+        "a completion does not name its holder's epoch",
+        scenarios.REPEATED_START,
+        (_checkpoint("submission:_draft", ', "epoch": record.epoch', ""),),
+    ),
+    Variant(
         "a replacement covers whatever is in the log when it is written",
         scenarios.REPLACEMENT,
         (
