@@ -1,7 +1,7 @@
 """`python -m tests.bench [names...]`: run the measurements and print them as ratios.
 
 Names are those of the modules, or how they begin: draining, saving, starting, latency, completing, sweeping, replay,
-resume, recovery, retaining, ageing, rendering, condensing, dashboard. Without names all of them run.
+resume, recovery, retaining, ageing, rendering, condensing, dashboard, memory. Without names all of them run.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from tests.bench import (
     dashboard,
     draining,
     latency,
+    memory,
     recovery,
     rendering,
     replay,
@@ -47,6 +48,7 @@ MEASUREMENTS = {
     "rendering": rendering.measure,
     "condensing": condensing.measure,
     "dashboard": dashboard.measure,
+    "memory": memory.measure,
 }
 
 

@@ -26,10 +26,15 @@ Copied = Sequence[tuple[str, Sequence[Sequence[object]]]]
 
 
 def measure(rig: Rig) -> Report:
-    """The drain by one and by two workers, by plain RQ, and the bare COPY of the same rows."""
+    """The drain by one, two and four workers, by plain RQ, and the bare COPY of the same rows."""
     spread = _Queued(rig, ledgers=LEDGERS)
-    one, two, plain, bare = in_turns(
-        lambda: spread.drained_by(1), lambda: spread.drained_by(2), spread.drained_plainly, spread.copied, rounds=ROUNDS
+    one, two, four, plain, bare = in_turns(
+        lambda: spread.drained_by(1),
+        lambda: spread.drained_by(2),
+        lambda: spread.drained_by(4),
+        spread.drained_plainly,
+        spread.copied,
+        rounds=ROUNDS,
     )
     single = _Queued(rig, ledgers=1)
     alone = [single.drained_by(1) for _ in range(2)]
@@ -39,6 +44,7 @@ def measure(rig: Rig) -> Report:
         Result("one worker", rate, "turns/s", "plain RQ, one transaction a turn", median(plain), Goal("at least", 15)),
         Result("one worker", rate, "turns/s", "bare COPY of the same rows", median(bare), Goal("at least", 0.6)),
         Result("two workers", median(two), "turns/s", "one worker", rate, Goal("at least", 1)),
+        Result("four workers", median(four), "turns/s", "one worker", rate, Goal("at least", 1)),
         Result("one worker, 1 ledger", median(alone), "turns/s", f"{LEDGERS} ledgers", rate),
     )
     return Report("a. Turns committed per second", _how(spread.bytes_a_turn), results)
@@ -156,6 +162,6 @@ def _how(bytes_a_turn: float) -> str:
         f"is counted. Plain RQ is its SimpleWorker with a job of its own for each of {PLAIN_TURNS:,} of the turns: "
         "read, lock, commit_turns, mark as finished. Bare is psycopg's COPY of the very rows (events, entries, runs) "
         "into the same tables in groups of 200, one connection, rows made before; it looks nothing up, and trims and "
-        f"updates nothing. Medians of {ROUNDS} rounds of all four in turns; servers set back and checkpointed before "
+        f"updates nothing. Medians of {ROUNDS} rounds of all five in turns; servers set back and checkpointed before "
         "each."
     )

@@ -10,10 +10,10 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
-from turnledger.checkpoint.earlier import not_committed
+from turnledger.checkpoint.ending import check_failure, refuse_if_taken_over, write_terminal
 from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn
 from turnledger.checkpoint.naming import job_names, names
-from turnledger.checkpoint.record import Cursor, PendingTurn, Record
+from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
 from turnledger.checkpoint.replacing import (
     ReplaceableHistory,
@@ -24,6 +24,7 @@ from turnledger.checkpoint.replacing import (
     open_child_ledger,
     replace_in_postgres,
 )
+from turnledger.checkpoint.replaying import model_history
 from turnledger.checkpoint.session import Opening, Session
 from turnledger.checkpoint.submission import NOT_QUEUED, Completion, Services, Submission
 from turnledger.checkpoint.taking_over import ABANDONED_CODE
@@ -31,7 +32,6 @@ from turnledger.checkpoint.telemetry import span
 from turnledger.checkpoint.turn_steps import TurnSteps
 from turnledger.store import (
     CallRecord,
-    CorruptData,
     InvalidInput,
     LedgerName,
     Step,
@@ -43,24 +43,19 @@ from turnledger.store import (
 from turnledger.store.activity import authorization_completed, authorization_requested
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Replied, Reply
-from turnledger.store.events import EventRow, failed_event
-from turnledger.store.history import replay
+from turnledger.store.events import EventRow
 from turnledger.store.identity import check_label
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
     AppendResult,
     EndedAs,
-    Run,
     append,
     create_ledgers,
     database_time,
-    end_run,
-    find_runs,
     lock_ledger,
-    read_head,
 )
 from turnledger.store.replacement import Replacement, check_replacement
-from turnledger.store.steps import decode_step, encode_step
+from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text, utc_now
 
 log = structlog.get_logger(__name__)
@@ -349,20 +344,7 @@ class Turn:
             UnsupportedEvent, CorruptData: a stored step cannot be read; names it.
             CheckpointUnavailable, StoreUnavailable, StoreBusy: try again.
         """
-        if not self._record.recorded:
-            return [decode_step(step) for step in self._record.replacement]
-        view = self._records.look(self.ledger, turn_id=self.turn_id)
-        uncommitted = [turn for turn in view.uncommitted if turn.turn_id != self.turn_id]
-        with self._database.snapshot() as connection:
-            head = read_head(connection, self.ledger)
-            committed = [] if head is None else replay(connection, head)
-            runs = find_runs(connection, [turn.turn_id for turn in uncommitted])
-        moving = [
-            (turn.turn_id, runs[turn.turn_id].steps_written if turn.turn_id in runs else 0, _kept_steps(turn))
-            for turn in not_committed(uncommitted, runs)
-        ]
-        wire = self._records.steps_of(moving)
-        return [*committed, *(decode_step(step) for steps in wire for step in steps)]
+        return model_history(self._records, self._database, record=self._record)
 
     def history_to_replace(self) -> ReplaceableHistory:
         """The ledger's history, to compute a replacement from; what was pending is committed first.
@@ -575,18 +557,7 @@ class Turn:
             self.checkpoint_error = error
             log.warning("delivery_not_marked", **self._names, reason=str(error))
             if self._record.recorded and not self._session.owns_surely():
-                self._refuse_if_taken_over()
-
-    def _refuse_if_taken_over(self) -> None:
-        """Who takes a turn over raises its epoch in Postgres; where that cannot be asked either, the reply goes out."""
-        try:
-            with self._database.transaction() as connection:
-                run = find_runs(connection, [self.turn_id]).get(self.turn_id)
-        except (StoreUnavailable, StoreBusy) as error:
-            log.warning("ownership_not_checked", **self._names, reason=str(error))
-            return
-        if run is not None and (run.epoch > self._record.epoch or run.outcome not in (None, "lost")):
-            raise StaleTurn(f"turn {self.turn_id} was taken over or has ended; nothing was sent", turn_id=self.turn_id)
+                refuse_if_taken_over(self._database, self._record)
 
     def _try_to_fail(self, code: str, failure_id: str | None) -> TurnledgerError | None:
         """Record the failure as far as it can be; what could not be done is returned."""
@@ -602,41 +573,23 @@ class Turn:
     def _fail_without_redis(self, failure_id: str | None) -> None:
         if not self._session.owns_surely():
             return
+        now = time_text(utc_now())
         try:
-            self._write_terminal("failed", code="persistence_failed", failure_id=failure_id, now=time_text(utc_now()))
+            self._write_terminal("failed", code="persistence_failed", failure_id=failure_id, now=now)
         except StaleTurn:
             raise
         except TurnledgerError as error:
             log.error("failure_not_recorded", **self._names, reason=str(error))
 
     def _end(self, state: EndedAs, *, code: str, failure_id: str | None) -> None:
-        if failure_id is not None:
-            check_label(failure_id, where="failure_id")
-        failed_event(self.turn_id, code=code, failure_id=failure_id, now="")
+        check_failure(self._record, code=code, failure_id=failure_id)
         fields: Fields = {"code": code, "failure_id": failure_id or ""}
         ended_at_ms = self._session.end(ledger=self.ledger, state=state, fields=fields)
         self._services.leases.release(self)
         self._write_terminal(state, code=code, failure_id=failure_id, now=time_text(ended_at_ms))
 
     def _write_terminal(self, outcome: EndedAs, *, code: str, failure_id: str | None, now: str) -> None:
-        if not self._record.recorded:
-            return
-        record = self._record
-        terminal = failed_event(self.turn_id, code=code, failure_id=failure_id, now=now)
-        with self._database.transaction() as connection:
-            head = lock_ledger(connection, self.ledger)
-            if head is None:
-                return
-            run = Run(self.turn_id, head.ledger_id, self.work_key, record.epoch, 0, None, None)
-            stands = end_run(connection, head, run=run, outcome=outcome, started_at=record.started_at, row=terminal)
-        if stands.epoch > record.epoch:
-            raise StaleTurn(f"turn {self.turn_id} was taken over; it has not ended", turn_id=self.turn_id)
-
-
-def _kept_steps(turn: PendingTurn) -> int:
-    if turn.kept_steps is None:
-        raise CorruptData(f"the record of pending turn {turn.turn_id} cannot be read", where=turn.turn_id)
-    return turn.kept_steps
+        write_terminal(self._database, self._record, outcome=outcome, code=code, failure_id=failure_id, now=now)
 
 
 def _account(reply: Reply, fields: AccountFields) -> Account:
