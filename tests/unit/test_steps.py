@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnledger.store.errors import CorruptData, InvalidInput
-from turnledger.store.steps import Answer, Call, Step, Usage, decode_step, decode_stored, encode_step
+from turnledger.store.steps import Answer, Call, Step, Usage, decode_step, decode_stored, encode_step, stated_usage
 
 any_text = st.text(st.characters(categories=["L", "N", "P", "Zs", "Cc", "Co"]) | st.sampled_from(["\ud800", "\x1a"]))
 optional_text = st.none() | any_text
@@ -31,7 +31,7 @@ steps = st.builds(
     backend=optional_text,
     model=optional_text,
     tools_digest=optional_text,
-    usage=st.none() | st.builds(Usage, st.integers(0), st.integers(0), st.integers(0)),
+    usage=st.none() | st.builds(Usage, st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**12)),
 )
 CALLING = Step.of(
     role="assistant",
@@ -177,3 +177,29 @@ def test_spoken_text_is_not_stored() -> None:
     step = Step.of(role="assistant", content="hi", text="hi")
     assert decode_step(encode_step(step)).text is None
     assert decode_step(encode_step(step)) == step
+
+
+@given(steps)
+def test_what_a_step_cost_is_known_without_its_content(step: Step) -> None:
+    """The model and the tokens, as the whole step has them (OP-4)."""
+    stated = stated_usage(encode_step(step))
+    assert stated == (None if step.usage is None else (step.model, step.usage))
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "null",
+        "7",
+        "{}7",
+        '{"input_tokens": "9"}',
+        '{"input_tokens": -1}',
+        '{"input_tokens": true}',
+        '{"output_tokens": 10000000000000}',
+        '{"cached_tokens": 1.5}',
+        '{"other": 1}',
+    ],
+)
+def test_a_cost_that_cannot_be_counted_is_none(usage: str) -> None:
+    """No figure for whoever watches may stop a commit (OP-4)."""
+    assert stated_usage(f'{{"role": "assistant", "usage": {usage}}}\n[]\n{{}}') is None

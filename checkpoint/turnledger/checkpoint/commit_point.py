@@ -17,6 +17,7 @@ from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Finished, Records, Unfitted
 from turnledger.checkpoint.tally import Tally
 from turnledger.checkpoint.telemetry import span
+from turnledger.checkpoint.usage import UsageTally
 from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
@@ -56,6 +57,7 @@ class CommitPoint:
         self._settings = records.settings
         self._share = LedgerShare()
         self._tally = Tally(records.redis, keys=records.keys)
+        self._usage = UsageTally(records.redis, keys=records.keys)
 
     def commit_group(self, ledger: LedgerName | None, *, most_turns: int) -> dict[str, Decided]:
         """Commit this ledger, if one is given, and those at the head of the queue, as far as nobody else holds them.
@@ -151,16 +153,19 @@ class CommitPoint:
                 ledger = ledgers[outcome.turn_id]
                 decided[outcome.turn_id] = self._reject(outcome.turn_id, ledger=ledger, reason="superseded")
         crash_point("commit.finished")
-        self._count(turns, decided)
+        self._count(turns, outcomes)
         if self._after_commit is not None and finished:
             self._after_commit({ledgers[outcome.turn_id] for outcome in outcomes if outcome.verdict == "committed"})
         return decided
 
-    def _count(self, turns: Sequence[CompletedTurn], decided: Mapping[str, Decided]) -> None:
+    def _count(self, turns: Sequence[CompletedTurn], outcomes: Sequence[TurnOutcome]) -> None:
         """Only the figures of the dashboard come from this."""
-        finished = [turn for turn in turns if decided.get(turn.turn_id) == "finished"]
+        verdicts = {outcome.turn_id: outcome.verdict for outcome in outcomes}
+        finished = [turn for turn in turns if verdicts.get(turn.turn_id) != "superseded"]
         if finished:
             self._tally.note([milliseconds(time_of(turn.completed_at)) for turn in finished])
+        committed = (turn for turn in finished if verdicts.get(turn.turn_id) == "committed")
+        self._usage.note(step for turn in committed for step in turn.steps)
 
     def _reject(self, turn_id: str, *, ledger: LedgerName, reason: str) -> Decided:
         """Set a turn aside; its own job hands the reason to whoever watches the queue."""

@@ -28,6 +28,7 @@ Kind = Literal["read", "write"]
 Outcome = Literal["success", "error", "unknown"]
 OUTCOMES = ("success", "error", "unknown")
 KINDS = ("read", "write")
+MOST_TOKENS = 10**12  # of one call; sums of them stay far from the end of what Redis counts to
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +144,37 @@ def decode_step(text: str) -> Step:
     """The step that ``encode_step`` was given, but for ``text``. Raises CorruptData for anything else."""
     try:
         payload_text, arguments_text, content = text.split("\n", 2)
-        payload = decode_json(payload_text)
-        if "\\u001a" in payload_text:
-            payload = decode_jsonb(payload)
+        payload = _decode_payload(payload_text)
         return _step(payload, arguments=decode_json(arguments_text), content=content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptData(f"a saved step cannot be read: {_reason(error)}") from None
+
+
+def stated_usage(text: str) -> tuple[str | None, Usage] | None:
+    """The model and the tokens of a step in wire form; None where it states none that can be counted.
+
+    Its content is not decoded.
+    """
+    payload_text = text.partition("\n")[0]
+    if '"usage"' not in payload_text:
+        return None
+    try:
+        payload = _decode_payload(payload_text)
+        usage = Usage(**payload["usage"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    model = payload.get("model")
+    return (model if isinstance(model, str) else None, usage) if _is_countable(usage) else None
+
+
+def _decode_payload(text: str) -> Any:
+    payload = decode_json(text)
+    return decode_jsonb(payload) if "\\u001a" in text else payload
+
+
+def _is_countable(usage: Usage) -> bool:
+    numbers = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    return all(type(number) is int and 0 <= number <= MOST_TOKENS for number in numbers)
 
 
 def decode_stored(payload: Any, content: str) -> Step:

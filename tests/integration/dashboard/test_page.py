@@ -10,7 +10,8 @@ from sqlalchemy import event
 from tests.dashboards import Dashboard
 from tests.stores import LEAD, Stores, assistant, begin, user
 from turnledger.checkpoint import Turn, Turns
-from turnledger.store import CallRecord, LedgerName, Replied
+from turnledger.store import CallRecord, LedgerName, Replied, openai_step
+from turnledger.store.steps import Usage
 
 MARKER = "MARKER-7Q"
 HOSTILE = "<script>alert(1)</script>"
@@ -80,6 +81,19 @@ def test_the_last_hour_is_told_minute_by_minute(stores: Stores, node: Turns, ope
     page = open_dashboard.visitor().page()
     assert "· 0.1/s</title>" in page
     assert re.search(r"half within [^,]+, 95 % within", page)
+
+
+def test_the_tokens_of_the_last_day_are_told_by_model(stores: Stores, node: Turns, open_dashboard: Dashboard) -> None:
+    """A model's name is text like any other (OP-4)."""
+    assert "Tokens by model" not in open_dashboard.visitor().page()
+    step = openai_step({"role": "assistant", "content": "x"}, model=f"m{HOSTILE}", usage=Usage(12_345, 678, 9_000))
+    begin(node, "ask").complete(reply=Replied("x"), steps=[step], decision="done")
+    stores.drain()
+    page = open_dashboard.visitor().page()
+    row = re.search(r'<td class="name">m([^<]*)</td>' + r'\s*<td class="number">([^<]+)</td>' * 4, page)
+    assert row is not None
+    assert html.unescape(row[1]) == HOSTILE
+    assert row.groups()[1:] == ("1", "12,345", "9,000", "678")
 
 
 def test_a_commit_that_cannot_be_tallied_is_a_commit(stores: Stores, node: Turns) -> None:

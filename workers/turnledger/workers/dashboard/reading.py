@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from turnledger.checkpoint.keys import readable_ledger
 from turnledger.checkpoint.record import UNFINISHED
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.tally import Minute, Tally
+from turnledger.checkpoint.usage import Spent, UsageTally
 from turnledger.store import Database, TurnledgerError, read_settings
 from turnledger.workers.cli.attention import attention
 from turnledger.workers.cli.counting import counted
@@ -25,6 +26,7 @@ from turnledger.workers.dashboard.survey import Surveyor
 from turnledger.workers.settings import WorkerSettings
 
 LONGEST_REASON = 300  # characters; `turnledger show --turn` tells the rest
+MOST_MODELS = 12  # on the page, the costliest
 MOST_WORKERS = 100  # on the page; all of them are counted
 _FIELDS = ("state", "ledger", "blocked", "replaced_by", "refusal", "touched_at")
 _UNKNOWN: dict[str, Any] = dict.fromkeys(
@@ -69,6 +71,7 @@ class Look:
     stale: Sequence[ListedTurn]
     workers: Sequence[ListedWorker]
     hour: Sequence[Minute]
+    usage: Sequence[Spent]
 
 
 class Reader:
@@ -80,6 +83,7 @@ class Reader:
         self._rq = rq
         self._surveyor = surveyor
         self._tally = Tally(records.redis, keys=records.keys)
+        self._usage = UsageTally(records.redis, keys=records.keys)
         self._worker_ttl_s = read_settings(WorkerSettings).worker_ttl_s
 
     def look(self) -> Look:
@@ -108,6 +112,7 @@ class Reader:
             stale=listed["replaced"],
             workers=workers[:MOST_WORKERS],
             hour=self._tally.last_hour(),
+            usage=[replace(each, model=visible(each.model)) for each in self._usage.last_day()[:MOST_MODELS]],
         )
 
     def _stored(self) -> tuple[dict[str, Any], str | None]:
