@@ -74,6 +74,7 @@ _WORK: Mapping[str, Sample] = {
     "WATCH": (JOB,),
     "UNWATCH": (),
     "CLIENT SETNAME": ("-",),
+    "CLIENT INFO": (),
     "CLIENT LIST": (),
     "EXPIRE": (JOB, "1"),
     "TTL": (JOB,),
