@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -120,10 +120,13 @@ class Processes:
         """Start Python source text."""
         return self._start("-c", source, *arguments, environment=environment)
 
-    def _start(self, *arguments: str, environment: Mapping[str, str] | None) -> Process:
+    def program(
+        self, command: Sequence[str], *, folder: Path = ROOT, environment: Mapping[str, str] | None = None
+    ) -> Process:
+        """Start any program in this folder."""
         popen = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=ROOT,
+            command,
+            cwd=folder,
             env=self._environment | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -133,6 +136,9 @@ class Processes:
         )
         self._started.append(Process(popen))
         return self._started[-1]
+
+    def _start(self, *arguments: str, environment: Mapping[str, str] | None) -> Process:
+        return self.program([sys.executable, *arguments], environment=environment)
 
     def _kill_descendants(self) -> None:
         import psutil  # comes with the extra `embedded`

@@ -48,6 +48,7 @@ COMMANDS = [
     ["migrate"],
     ["migrate", "--roles"],
     ["acl"],
+    ["alive"],
     ["worker", "--burst"],
     ["worker", "--processes", "2", "--burst"],
     ["clock"],

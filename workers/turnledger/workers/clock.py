@@ -14,6 +14,7 @@ from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Overdue, Records
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
+from turnledger.workers.alive import SignOfLife
 from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
 
@@ -37,6 +38,7 @@ class Clock:
         self._sweep_due = 0.0
         self._retention_due = 0.0
         self._stopped = threading.Event()
+        self._sign_of_life = SignOfLife(settings)
         self._connection: Connection | None = None
 
     def stop(self, *_: object) -> None:
@@ -44,13 +46,19 @@ class Clock:
         self._stopped.set()
 
     def run(self) -> None:
-        """Tick while the lock is held, ask for it otherwise, until `stop`."""
-        while not self._stopped.is_set():
-            if self.holds_lock():
-                self.tick()
-                self._stopped.wait(self._settings.sweep_s)
-            else:
-                self._stopped.wait(self._settings.clock_retry_s)
+        """Tick while the lock is held, ask for it otherwise, until `stop`.
+
+        Raises:
+            InvalidInput: no sign of life can be left where the settings want it.
+        """
+        with self._sign_of_life:
+            while not self._stopped.is_set():
+                self._sign_of_life.give()
+                if self.holds_lock():
+                    self.tick()
+                    self._stopped.wait(self._settings.sweep_s)
+                else:
+                    self._stopped.wait(self._settings.clock_retry_s)
         self._release()
 
     def holds_lock(self) -> bool:
@@ -129,6 +137,7 @@ class Clock:
         try:
             while step := self._committer.commit_ledger(ledger):
                 decided |= step
+                self._sign_of_life.give()
         except _TROUBLE as error:
             log.warning(
                 "overdue_ledger_in_trouble", agent=ledger.agent, conversation=ledger.conversation, reason=str(error)

@@ -1,6 +1,8 @@
 """What workers and the clock can be told, one named value each."""
 
-from pydantic import Field
+from pathlib import Path
+
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from turnledger.store import ENVIRONMENT_PREFIX
@@ -29,6 +31,16 @@ class WorkerSettings(BaseSettings):
     recycle_jobs: int = Field(default=50_000, ge=1, description="A worker process is replaced after so many jobs.")
     grace_s: float = Field(
         default=30.0, gt=0, description="How long a stopping process may finish what it has in hand."
+    )
+    alive_folder: Path | None = Field(
+        default=None,
+        description="Where workers, upkeep and clock leave signs of life, for `turnledger alive`: a folder of this "
+        "host alone, best in memory. Unset: nowhere.",
+    )
+    alive_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="A process without a sign of life for so long hangs: twice what a worker waits for a silent Redis.",
     )
     sweep_s: float = Field(default=15.0, gt=0, description="How often the clock looks for overdue turns.")
     overdue_s: float = Field(
@@ -59,3 +71,8 @@ class WorkerSettings(BaseSettings):
     reconcile_page: int = Field(
         default=500, ge=1, description="Keys that one step of a sweep looks at: a few milliseconds of Redis, in parts."
     )
+
+    @field_validator("alive_folder", mode="before")
+    @classmethod
+    def _unset_when_empty(cls, value: object) -> object:
+        return None if value == "" else value

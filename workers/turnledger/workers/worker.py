@@ -32,6 +32,7 @@ from turnledger.checkpoint.queue import (
 from turnledger.store import Database, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.store.errors import without_content
 from turnledger.workers import jobs, upkeep
+from turnledger.workers.alive import SignOfLife
 from turnledger.workers.errors import ForbiddenFunction
 from turnledger.workers.rewriting import read_rewrite_settings
 from turnledger.workers.safety import check_redis, check_rq_prefix
@@ -110,6 +111,7 @@ class TurnWorker(SimpleWorker):
             log_job_description=False,
         )
         self.turn_settings = settings
+        self.sign_of_life = SignOfLife(settings)
         self.exit_code = 0
         self.jobs_done = 0
 
@@ -128,6 +130,7 @@ class TurnWorker(SimpleWorker):
         """
         self.set_state(WorkerStatus.IDLE)
         while not self._stop_requested:
+            self.sign_of_life.give()
             try:
                 return self._look_for_job(None if timeout is None else LOOK_S)
             except DequeueTimeout:
@@ -191,6 +194,7 @@ class TurnWorker(SimpleWorker):
 
     def _beat(self, job: Job, execution: Execution, ended: threading.Event) -> None:
         while not ended.wait(self.turn_settings.heartbeat_s):
+            self.sign_of_life.give()
             try:
                 self.maintain_heartbeats(job, execution)
             except Exception as error:  # noqa: BLE001  # whatever it is, the next beat tries again
@@ -219,7 +223,7 @@ def run_worker(*, queue: str | None = None, burst: bool = False, name: str | Non
     _prepare(queue, checkpoint)
     stop_requested.clear()
     worker = TurnWorker(queue or checkpoint.commit_queue, redis=redis, settings=settings, name=name)
-    with translated():
+    with translated(), worker.sign_of_life:
         worker.work(burst=burst, max_jobs=settings.recycle_jobs, logging_level="WARNING")
     if worker.ended_by_itself() and not burst:
         raise CheckpointUnavailable("the worker lost Redis in the middle of a job, which stays pending")

@@ -214,6 +214,17 @@ def acl(*, as_json: Json = False) -> None:
     run_acl(output=_output(as_json=as_json))
 
 
+@app.command(epilog="Example: turnledger alive", rich_help_panel="In a deployment")
+def alive(*, as_json: Json = False) -> None:
+    """Tell whether the worker, upkeep or clock of this host or container still moves. No server is asked.
+
+    They leave signs of life where TURNLEDGER_ALIVE_FOLDER says. Exit code 1: there is none, or one hangs.
+    """
+    from turnledger.workers.cli.alive import run_alive
+
+    raise typer.Exit(run_alive(output=_output(as_json=as_json)))
+
+
 @app.command(epilog="Example: turnledger status --json", rich_help_panel="To look and to repair")
 def status(*, as_json: Json = False) -> None:
     """Show what is on its way, what is stored and who works. Exit code 1: something needs a person."""
