@@ -151,6 +151,15 @@ class Stack:
         """The URL with which this service logs in."""
         return self._mapped(self.services[service]["environment"][f"TURNLEDGER_{name}"], {})
 
+    def health(self, name: str) -> list[str]:
+        """The health check of a server, which has no folders of ours."""
+        return self._health(self.services[name]["healthcheck"]["test"])
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """An environment in which the programs of the servers are found."""
+        return {**os.environ, "PATH": search_path()}
+
     def _image_environment(self, name: str) -> dict[str, str]:
         return image_environment() if self.services[name]["image"] == "turnledger" else {}
 

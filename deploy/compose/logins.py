@@ -1,10 +1,11 @@
 """Make the users who log in to Postgres, each a member of one role, with the passwords of the environment.
 
-It runs after `turnledger migrate --roles`, as the administrator whom TURNLEDGER_DATABASE_URL names, and may be repeated:
+It runs after `turnledger migrate --roles`, as the administrator whom TURNLEDGER_DATABASE_URL names. It may be repeated:
 passwords are then set anew. Only their SCRAM verifiers reach the server, so no log of it can hold one.
 """
 
 import os
+import sys
 
 import psycopg
 from psycopg import sql
@@ -31,7 +32,7 @@ def main() -> None:
     with psycopg.connect(os.environ["TURNLEDGER_DATABASE_URL"]) as connection:
         for name, (role, variable) in LOGINS.items():
             make_login(connection, name, role=role, password=os.environ[variable])
-            print(f"{name} may log in, with the role {role}")
+            sys.stdout.write(f"{name} may log in, with the role {role}\n")
 
 
 if __name__ == "__main__":
