@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import yaml
 
+from tests.docs.test_pages import KINDS
 from tests.processes import Process, Processes
 from turnledger.workers.embedded import Durability, EmbeddedPostgres
 
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parents[1]
 COMPOSE = ROOT / "compose.yaml"
 DOCKERFILE = ROOT / "Dockerfile"
 HERE = "127.0.0.1"
+PASSWORDS = ("ADMIN_PASSWORD", "ENGINE_PASSWORD", "WORKER_PASSWORD", "READER_PASSWORD")
+NEEDED = dict.fromkeys((*PASSWORDS, "DASHBOARD_OPERATORS", "DASHBOARD_SECRET"), "word")  # what compose.yaml asks for
 _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?:(?P<kind>:[-?])(?P<word>[^}]*))?\}")
 
 
@@ -77,6 +80,11 @@ def image_environment() -> dict[str, str]:
     joined = DOCKERFILE.read_text().replace("\\\n", " ")
     words = [word for line in joined.splitlines() if line.startswith("ENV ") for word in line.split()[1:]]
     return {name: value for name, _, value in (word.partition("=") for word in words) if name.startswith("TURNLEDGER_")}
+
+
+def known_settings() -> set[str]:
+    """The variables that processes of ours read."""
+    return {f"TURNLEDGER_{name.upper()}" for kind in KINDS.values() for name in kind.model_fields}
 
 
 def free_port() -> int:

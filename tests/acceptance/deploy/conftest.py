@@ -11,7 +11,7 @@ from tests.processes import Processes
 from turnledger.workers.embedded import EmbeddedServers
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stack(servers: EmbeddedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Servers, schema, roles and logins of compose.yaml, in the order of its `depends_on`.
 

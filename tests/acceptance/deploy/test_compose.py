@@ -22,14 +22,12 @@ import yaml
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
-from tests.deploying import COMPOSE, ROOT, Container, MissingVariable, Stack, compose
+from tests.deploying import COMPOSE, NEEDED, ROOT, Container, MissingVariable, Stack, compose, known_settings
 from tests.ledger_checks import wait_until
 from tests.stores import assistant, begin, user
 from turnledger.checkpoint import CheckpointSettings, Turns
 from turnledger.store import Replied, StoreSettings
 
-PASSWORDS = ("ADMIN_PASSWORD", "ENGINE_PASSWORD", "WORKER_PASSWORD", "READER_PASSWORD")
-NEEDED = dict.fromkeys((*PASSWORDS, "DASHBOARD_OPERATORS", "DASHBOARD_SECRET"), "word")
 OURS = ("worker", "rewriter", "upkeep", "clock", "dashboard")
 ONCE = ("migrate", "logins")
 A_MODEL = {"TURNLEDGER_REWRITE_BASE_URL": "http://127.0.0.1:1/v1", "TURNLEDGER_REWRITE_MODEL": "none"}
@@ -100,6 +98,12 @@ def test_every_service_is_confined_and_comes_back() -> None:
     published = [port for service in services.values() for port in service.get("ports", [])]
     assert published
     assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_no_setting_is_misspelt() -> None:
+    """Each is one that our processes read (OP-5)."""
+    given = {name for service in compose(NEEDED).values() for name in service["environment"]}
+    assert {name for name in given if name.startswith("TURNLEDGER_")} <= known_settings()
 
 
 def test_services_start_in_their_order() -> None:
@@ -181,7 +185,7 @@ def test_each_process_is_well_until_it_is_stopped(stack: Stack) -> None:
     """By its health check; SIGTERM ends it with 0 within its grace, which is longer than ours (OP-5, OP-6)."""
     containers = {name: stack.start(name, **(A_MODEL if name == "rewriter" else {})) for name in OURS}
     for container in containers.values():
-        wait_until(partial(_healthy, container), seconds=60)
+        wait_until(partial(_healthy, container), seconds=60, pause_s=0.5)  # a check is a process that starts, too
         container.process.signal(signal.SIGTERM)
     for name, container in containers.items():
         assert container.process.wait(seconds=container.grace_s) == 0, (name, container.process.output)
@@ -201,7 +205,7 @@ def _page(visitor: OpenerDirector, url: str, **fields: str) -> str:
 def test_the_page_asks_who_is_there_and_requeues(stack: Stack, node: Turns) -> None:
     """It looks with a reader's login in Postgres, and has a worker's in Redis, for its button (OP-5, OP-4)."""
     turn_id = _complete(node)
-    stack.start("dashboard")
+    dashboard = stack.start("dashboard")
     visitor, url = build_opener(HTTPCookieProcessor(CookieJar())), f"http://127.0.0.1:{stack.dashboard_port}"
     visitor.addheaders = [("Accept", "text/html")]
     wait_until(lambda: _page(visitor, url), seconds=20)
@@ -213,6 +217,7 @@ def test_the_page_asks_who_is_there_and_requeues(stack: Stack, node: Turns) -> N
     assert "Pending" in page
     queued = _page(visitor, f"{url}/turns/{turn_id}/requeue", csrf_token=_token(page))
     assert f"Turn {turn_id} was pending, and is queued" in queued
+    dashboard.process.kill()
 
 
 def _token(page: str) -> str:
