@@ -205,6 +205,9 @@ def _page(visitor: OpenerDirector, url: str, **fields: str) -> str:
 def test_the_page_asks_who_is_there_and_requeues(stack: Stack, node: Turns) -> None:
     """It looks with a reader's login in Postgres, and has a worker's in Redis, for its button (OP-5, OP-4)."""
     turn_id = _complete(node)
+    with Redis.from_url(stack.as_login("worker", "REDIS_URL")) as worker:
+        worker.lrem("rq:queue:commits", 0, f"turn-{turn_id}")
+        assert worker.delete(f"rq:job:turn-{turn_id}") == 1
     dashboard = stack.start("dashboard")
     visitor, url = build_opener(HTTPCookieProcessor(CookieJar())), f"http://127.0.0.1:{stack.dashboard_port}"
     visitor.addheaders = [("Accept", "text/html")]
@@ -217,6 +220,8 @@ def test_the_page_asks_who_is_there_and_requeues(stack: Stack, node: Turns) -> N
     assert "Pending" in page
     queued = _page(visitor, f"{url}/turns/{turn_id}/requeue", csrf_token=_token(page))
     assert f"Turn {turn_id} was pending, and is queued" in queued
+    with Redis.from_url(stack.as_login("worker", "REDIS_URL")) as worker:
+        assert worker.exists(f"rq:job:turn-{turn_id}") == 1
     dashboard.process.kill()
 
 
