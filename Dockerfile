@@ -31,4 +31,5 @@ WORKDIR /var/lib/turnledger
 ENTRYPOINT ["turnledger"]
 CMD ["--help"]
 # For worker, upkeep and clock; the dashboard is asked over HTTP instead, and what runs once has no health.
-HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["turnledger", "alive"]
+HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --start-interval=2s --retries=3 \
+    CMD ["turnledger", "alive"]
