@@ -106,6 +106,14 @@ def test_no_setting_is_misspelt() -> None:
     assert {name for name in given if name.startswith("TURNLEDGER_")} <= known_settings()
 
 
+def test_every_variable_is_made_or_explained(stack: Stack) -> None:
+    """By `make-env`, or by the page; and `make-env` makes none that nothing reads (OP-5)."""
+    asked = set(re.findall(r"\$\{(\w+)", COMPOSE.read_text()))
+    page = (ROOT / "docs/how-to/deploy.md").read_text()
+    assert set(stack.variables) <= asked
+    assert {name for name in asked - set(stack.variables) if f"`{name}`" not in page} == set()
+
+
 def test_services_start_in_their_order() -> None:
     """What works waits until the schema, the roles and the logins are there (OP-5)."""
     services = compose(NEEDED)
