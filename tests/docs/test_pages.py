@@ -56,7 +56,7 @@ def _section() -> list[str]:
 def _row(name: str, kind: type[BaseSettings]) -> str:
     field = kind.model_fields[name]
     variable = "RQ_KEY_PREFIX" if name == "rq_prefix" else f"TURNLEDGER_{name.upper()}"
-    default = "(required)" if field.is_required() else f"`{str(field.default).replace(str(Path.home()), '~')}`"
+    default = "(required)" if field.is_required() else f"`{field.default}`"
     return f"| `{variable}` | {default} | {field.description} |"
 
 

@@ -1,6 +1,7 @@
 """Settings: from the environment or given, each with a range, and refused by name."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,3 +99,17 @@ def test_every_setting_has_a_description() -> None:
     """The settings reference is made of them (RT-1)."""
     for kind in URLS:
         assert [name for name, field in kind.model_fields.items() if not field.description] == []
+
+
+def test_the_spool_is_in_the_home_folder_unless_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user without one is told which variable to set; nothing fails before that is needed (RT-1)."""
+    monkeypatch.delenv("TURNLEDGER_SPOOL_FOLDER", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_settings(CheckpointSettings, **URLS[CheckpointSettings]).spool_folder == tmp_path / ".turnledger/spool"
+    monkeypatch.setattr(Path, "expanduser", _no_home)
+    with pytest.raises(InvalidInput, match=r"TURNLEDGER_SPOOL_FOLDER.*no home folder"):
+        read_settings(CheckpointSettings, **URLS[CheckpointSettings])
+
+
+def _no_home(_: Path) -> Path:
+    raise RuntimeError("Could not determine home directory.")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from turnledger.store import ENVIRONMENT_PREFIX
@@ -94,7 +94,8 @@ class CheckpointSettings(BaseSettings):
         default=10_000, ge=1, description="Completed turns a node remembers until it has seen them committed."
     )
     spool_folder: Path = Field(
-        default=Path.home() / ".turnledger" / "spool",
+        default=Path("~/.turnledger/spool"),
+        validate_default=True,
         description="Where completed turns go when no store takes them; a disk that outlives the process.",
     )
     unfinished_expiry_s: float = Field(
@@ -123,3 +124,11 @@ class CheckpointSettings(BaseSettings):
     abandon_retries: int = Field(
         default=10, ge=1, description="How often RQ runs a commit job again whose worker died with it."
     )
+
+    @field_validator("spool_folder")
+    @classmethod
+    def _expanded(cls, folder: Path) -> Path:
+        try:
+            return folder.expanduser()
+        except RuntimeError:
+            raise ValueError("there is no home folder here to put it in; name another one") from None
