@@ -10,9 +10,14 @@ from redis.commands.core import Script
 
 def load_script(redis: Redis, name: str, *, helpers: Sequence[str] = ("_shared",)) -> Script:
     """The named script behind its helpers; nothing is sent before it runs."""
+    return redis.register_script(script_text(name, helpers=helpers))
+
+
+def script_text(name: str, *, helpers: Sequence[str] = ("_shared",)) -> str:
+    """The whole text of a script, as Redis gets it."""
     folder = files("turnledger.checkpoint").joinpath("scripts")
     parts = [folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in (*helpers, name)]
-    return redis.register_script("\n".join(parts))
+    return "\n".join(parts)
 
 
 def flat(fields: Mapping[str, Any]) -> list[Any]:

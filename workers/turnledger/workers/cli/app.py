@@ -225,6 +225,17 @@ def alive(*, as_json: Json = False) -> None:
     raise typer.Exit(run_alive(output=_output(as_json=as_json)))
 
 
+@app.command(epilog="Example: turnledger wire > wire.json", rich_help_panel="In a deployment")
+def wire(*, as_json: Json = False) -> None:
+    """Print what an engine in another language builds upon: scripts, statements, versions. No server is asked.
+
+    It is one JSON object, with `--json` on one line.
+    """
+    from turnledger.workers.cli.wire import run_wire
+
+    run_wire(output=_output(as_json=as_json))
+
+
 @app.command(epilog="Example: turnledger status --json", rich_help_panel="To look and to repair")
 def status(*, as_json: Json = False) -> None:
     """Show what is on its way, what is stored and who works. Exit code 1: something needs a person."""
