@@ -118,11 +118,14 @@ def _golden_blocks() -> Iterator[dict[str, Any]]:
 
 def _crowded_blocks() -> Iterator[dict[str, Any]]:
     """What happens past the budget: with and without an account of what is left out."""
-    entries = [entry(n, triggered_by=f"Ask {n}", reply=Replied(f"Answer {n}. " * 30)) for n in range(1, 9)]
-    entries[2] = entry(3, triggered_by="Short?", reply=Replied("Yes."))
+    lengths = (200, 200, 1, 30, 30, 30, 30)
+    entries = [
+        entry(n, triggered_by=f"Ask {n}", reply=Replied(f"Answer {n}. " * length))
+        for n, length in enumerate(lengths, 1)
+    ]
     account = Account(frozenset({"e1", "e2"}), "Twice the answer was given,\nat length.")
     yield json.loads(_vector_of(entries, total=11, budget_bytes=3_500))
-    yield json.loads(_vector_of(entries, total=8, budget_bytes=3_500, account=account))
+    yield json.loads(_vector_of(entries, total=7, budget_bytes=3_500, account=account))
 
 
 def _vector_of(entries: Sequence[Entry], *, total: int, unreadable: int = 0, **more: Any) -> str:
