@@ -283,6 +283,26 @@ def test_work_is_done_once_whoever_does_it(stores: Stores, raw: Engine, node: Tu
     assert len(stores.entries()) == 2
 
 
+@pytest.mark.parametrize("how", ["pending", "committed"])
+def test_work_that_is_completed_while_a_start_is_on_its_way_is_not_done_again(
+    stores: Stores, raw: Engine, node: Turns, how: str
+) -> None:
+    """The start has told Postgres, and its record is not made yet (ST-3)."""
+
+    def done_meanwhile(*_: str) -> str:
+        begin(node, work_key="k1").complete(reply=Replied("Done."))
+        if how == "committed":
+            stores.drain()
+        return ""
+
+    raw._block = done_meanwhile
+    with pytest.raises(Refused, match="handled"):
+        raw.start(LEDGER, ask=ASK, work_key="k1")
+    assert stores.redis.smembers(stores.keys.open(LEAD)) == set()
+    stores.drain()
+    assert [entry["reply"]["text"] for entry in stores.entries()] == ["Done."]
+
+
 def test_of_two_completions_of_one_work_the_first_stands(stores: Stores, raw: Engine, node: Turns) -> None:
     """(ST-5)"""
     first = begin(node, work_key="k1")
@@ -453,6 +473,30 @@ def test_what_does_not_fit_together_is_refused(stores: Stores, raw: Engine, cont
     other = {**contract, "schema_revision": "9999"}
     with pytest.raises(Refused, match="schema"), engine_over(stores, other):
         pass
+
+
+def test_a_queue_that_is_full_takes_no_turn(stores: Stores, contract: dict[str, Any]) -> None:
+    """And has written nothing; the turn is spooled (QU-14)."""
+    with engine_over(stores, {**contract, "pending_turns": 0}) as raw:
+        turn = raw.start(LEDGER, ask=ASK)
+        with pytest.raises(Refused, match="full"):
+            raw.complete(turn, reply=SAID)
+    assert stores.pending() == []
+
+
+def test_an_engine_that_renders_the_block_itself_finds_the_entries(stores: Stores, raw: Engine, node: Turns) -> None:
+    """Those that are stored, and which of those on their way are stored by now (ST-1)."""
+    first, second = (raw.start(LEDGER, ask=ask) for ask in ("First", "Second"))
+    raw.complete(first, reply=SAID)
+    view = raw._look(LEDGER)
+    assert [(turn[0], json.loads(turn[4])["triggered_by"]) for turn in view.uncommitted] == [(first.turn_id, "First")]
+    stores.drain()
+    raw.complete(second, reply=SAID)
+    ((ledger_id, *_),) = raw._servers.query("read_head", agent=LEDGER[0], conversation=LEDGER[1])
+    ((ordinal, _, entry),) = raw._servers.query("recent_entries", ledger_id=ledger_id, most=20)
+    assert (ordinal, json.loads(entry)["turn_id"]) == (1, first.turn_id)
+    runs = raw._servers.query("find_runs", turn_ids=[first.turn_id, second.turn_id])
+    assert {run[0]: run[5] for run in runs} == {first.turn_id: "completed", second.turn_id: None}
 
 
 def test_a_completion_that_is_acknowledged_is_watched_until_it_is_history(stores: Stores, raw: Engine) -> None:
