@@ -227,6 +227,20 @@ def test_a_node_takes_over_from_the_other_engine_which_is_refused_from_then_on(
     assert path.with_name(f"{path.name}.refused").exists()
 
 
+def test_a_revision_that_comes_again_does_not_let_a_former_holder_write(
+    stores: Stores, raw: Engine, node: Turns
+) -> None:
+    """A failover that lost writes brings it back; the owner decides (CK-2, FL-8)."""
+    lost = raw.start(LEDGER, ask=ASK)
+    lapse(stores, lost.turn_id)
+    taken = node.resume(lost.turn_id)
+    stores.redis.hset(stores.keys.record(lost.turn_id), "revision", lost.revision)
+    for write in (lambda: raw.save(lost), lambda: raw.complete(lost, reply=SAID)):
+        with pytest.raises(Refused, match="stale"):
+            write()
+    assert stores.redis.hget(stores.keys.record(lost.turn_id), "owner") == taken.claim.owner
+
+
 def test_the_other_engine_takes_over_from_a_node_which_is_refused_from_then_on(
     stores: Stores, raw: Engine, node: Turns
 ) -> None:
@@ -373,6 +387,42 @@ def test_what_is_spooled_is_committed_once(stores: Stores, raw: Engine, node: Tu
         assert stores.node(spool_folder=tmp_path).recover() == recovered
     assert [entry["decision"] for entry in stores.entries()] == ["done"]
     assert steps_of(node) == [step.split("\n", 2)[2] for step in turn.steps]
+
+
+def test_a_turn_that_met_no_redis_at_its_start_becomes_history(stores: Stores, raw: Engine, tmp_path: Path) -> None:
+    """(FL-2, FL-4)"""
+    turn = raw.start_unannounced(LEDGER, ask=ASK, messages={"m-1": "Hello"})
+    stores.redis.flushall()
+    turn.steps.append(step_text(said("user", ASK)))
+    raw.spool(turn, tmp_path, completed_at="2026-11-30T16:20:16.123Z", reply=SAID)
+    assert stores.node(spool_folder=tmp_path).recover() == 1
+    assert stores.run(turn.turn_id) == "completed"
+    assert stores.texts() == ["Hello", "Fixed."]
+
+
+def test_a_turn_without_a_durable_conversation_leaves_nothing_behind(
+    stores: Stores, raw: Engine, node: Turns, reconciler: Reconciler
+) -> None:
+    """Parked by one engine, resumed by the other, and ended (ID-4)."""
+    ledger = (LEDGER[0], "event:1f0c")
+    turn = raw.start_unrecorded(ledger, ask=ASK)
+    raw.park(turn, reason="question", steps=[said("user", ASK)])
+    node.resume(turn.turn_id).park(reason="question")
+    taken = raw.resume(turn.turn_id)
+    assert len(taken.steps) == 1
+    raw.end(taken, state="committed", outcome="not recorded")
+    assert sweep(reconciler, stores) == {}
+    assert stores.rows("SELECT * FROM ledger") == []
+
+
+def test_a_claim_that_is_lost_before_postgres_is_told_fences_off_nobody(stores: Stores, raw: Engine) -> None:
+    """(CK-11)"""
+    turn = raw.start(LEDGER, ask=ASK)
+    raw.park(turn, reason="question")
+    raw.renew = lambda _: False  # type: ignore[method-assign]  # another process has claimed it meanwhile
+    with pytest.raises(Refused, match="stale"):
+        raw.resume(turn.turn_id)
+    assert stores.rows("SELECT epoch FROM ledger_turn") == [(1,)]
 
 
 def test_a_failure_frees_its_work_and_the_reconciler_writes_it_down(

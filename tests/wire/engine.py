@@ -139,6 +139,15 @@ class Engine:
         self._open(turn)
         return turn
 
+    def start_unrecorded(self, ledger: Ledger, *, ask: str) -> Turn:
+        """Begin a run of which nothing goes to Postgres."""
+        turn_id, view = str(uuid.uuid4()), self._look(ledger)
+        first = self._first_fields(ledger, view, ask=ask, work_key="", sent=[])
+        nothing = {"recorded": "0", "cursor": json_text([*UNKNOWN_CURSOR, []]), "handled": "[]", "earlier": ""}
+        turn = Turn(turn_id, ledger, {**first, **nothing})
+        self._open(turn)
+        return turn
+
     def _look(self, ledger: Ledger) -> View:
         places = [self._servers.ledger(ledger, name) for name in ("pending", "rejected", "open", "completions")]
         places.append(self._servers.record("-"))
@@ -292,8 +301,9 @@ class Engine:
         turn = Turn(turn_id, _decoded_ledger(fields["ledger"]), fields, answer[2], sent=len(answer[2]))
         try:
             followed = self._take_over(turn)
-        except Refused:
-            self._put_back(turn)
+        except Refused as refusal:
+            if refusal.args[0] != "stale":  # else it is another's by now
+                self._put_back(turn)
             raise
         self.save(turn, fields=followed)
         return turn
@@ -393,13 +403,13 @@ class Engine:
         seconds, micros = self._servers.redis.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
-    def end(self, turn: Turn, *, state: str, code: str) -> None:
+    def end(self, turn: Turn, *, state: str, **fields: str) -> None:
         """End the turn without an entry; the reconciler writes it into the log."""
         servers, turn_id = self._servers, turn.turn_id
         places = [servers.record(turn_id), servers.steps(turn_id)]
         places += [servers.ledger(turn.ledger, "open"), servers.key("turns")]
         head = [turn_id, turn.owner, turn.revision, uuid.uuid4().hex, state, servers.contract["spare_copy_ms"]]
-        answer = servers.run("end", places, *head, "code", code, "failure_id", "")
+        answer = servers.run("end", places, *head, *_flat(fields))
         if answer[0] != "ended_now":
             raise Refused(*answer)
 
@@ -413,6 +423,9 @@ class Engine:
             file.flush()
             os.fsync(file.fileno())
         path.with_suffix(".new").rename(path)
+        opened = os.open(folder, os.O_RDONLY)
+        os.fsync(opened)
+        os.close(opened)
         return path
 
 

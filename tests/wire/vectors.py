@@ -27,7 +27,8 @@ FILE = Path(__file__).parents[2] / "docs" / "reference" / "wire-vectors.json"
 BLOCKS = ("replies", "endings", "absences", "writing_systems", "structure_in_texts", "code_in_texts", "argument_types",
           "twenty_reads_and_twenty_writes", "wide_arguments")  # fmt: skip
 EVENT_IDS: tuple[list[str], ...] = (
-    [], ["event-1"], ["b", "a", "b", " a ", ""], ["Ev-10", "Ev-9"], ["\uff5e", "\U0001f600"], ["ключ", "鍵"],
+    [], ["event-1"], ["e5", "e3", "e1", "e4", "e2"], ["b", "a", "b", " a ", ""], ["Ev-10", "Ev-9"],
+    ["\uff5e", "\U0001f600"], ["ключ", "鍵"],
 )  # fmt: skip
 LEDGERS = (
     ("lead", "jira:POC-7"), ("ceo:a", "b:c"), ("a/b c", "slack:C9:1718.001"), ("Zoë", "github:acme/api#42"),
