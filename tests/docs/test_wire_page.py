@@ -2,10 +2,8 @@
 
 import ast
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,6 +13,8 @@ from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.record import Record
 from turnledger.checkpoint.records import COMMIT_FIELDS
 from turnledger.checkpoint.wire import SCRIPTS, STATEMENTS, wire_contract
+from turnledger.workers.cli.output import Output
+from turnledger.workers.cli.wire import run_wire
 
 WIRE = Path(__file__).parents[1] / "wire"
 RAW = ("engine", "forms", "servers")
@@ -65,9 +65,9 @@ def test_the_raw_engine_imports_nothing_of_turnledger(module: str) -> None:
     assert ours <= {f"tests.wire.{each}" for each in RAW}
 
 
-def test_the_command_prints_the_contract_without_any_server() -> None:
-    for arguments in ([], ["--json"]):
-        command = [sys.executable, "-m", "turnledger.workers", "wire", *arguments]
-        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_the_command_prints_the_contract_without_any_server(capsys: pytest.CaptureFixture[str]) -> None:
+    for output in get_args(Output):
+        run_wire(output=output)
+        printed = capsys.readouterr().out
         assert json.loads(printed) == json.loads(json.dumps(CONTRACT))
-        assert not re.search("redis://|postgres", printed)
+        assert (len(printed.splitlines()) == 1) == (output == "json")

@@ -299,7 +299,7 @@ def test_work_is_done_once_whoever_does_it(stores: Stores, raw: Engine, node: Tu
 
 @pytest.mark.parametrize("how", ["pending", "committed"])
 def test_work_that_is_completed_while_a_start_is_on_its_way_is_not_done_again(
-    stores: Stores, raw: Engine, node: Turns, how: str
+    stores: Stores, raw: Engine, node: Turns, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The start has told Postgres, and its record is not made yet (ST-3)."""
 
@@ -309,7 +309,7 @@ def test_work_that_is_completed_while_a_start_is_on_its_way_is_not_done_again(
             stores.drain()
         return ""
 
-    raw._block = done_meanwhile
+    monkeypatch.setattr(raw, "_block", done_meanwhile)
     with pytest.raises(Refused, match="handled"):
         raw.start(LEDGER, ask=ASK, work_key="k1")
     assert stores.redis.smembers(stores.keys.open(LEAD)) == set()
@@ -415,11 +415,13 @@ def test_a_turn_without_a_durable_conversation_leaves_nothing_behind(
     assert stores.rows("SELECT * FROM ledger") == []
 
 
-def test_a_claim_that_is_lost_before_postgres_is_told_fences_off_nobody(stores: Stores, raw: Engine) -> None:
+def test_a_claim_that_is_lost_before_postgres_is_told_fences_off_nobody(
+    stores: Stores, raw: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """(CK-11)"""
     turn = raw.start(LEDGER, ask=ASK)
     raw.park(turn, reason="question")
-    raw.renew = lambda _: False  # type: ignore[method-assign]  # another process has claimed it meanwhile
+    monkeypatch.setattr(raw, "renew", lambda _: False)  # another process has claimed it meanwhile
     with pytest.raises(Refused, match="stale"):
         raw.resume(turn.turn_id)
     assert stores.rows("SELECT epoch FROM ledger_turn") == [(1,)]
