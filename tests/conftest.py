@@ -3,14 +3,17 @@
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import fakeredis
 import psycopg
 import pytest
 import redis
 
+from tests.endpoint import Endpoint, served
+from tests.engine import Engine
 from tests.processes import Processes
 from turnledger.store.database import Database
 from turnledger.store.migrate import migrate
@@ -85,6 +88,26 @@ def redis_url(servers: EmbeddedServers) -> str:
     with redis.Redis.from_url(servers.redis_url) as client:
         client.flushall()
     return servers.redis_url
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """A model behind a real HTTP server."""
+    with served() as found:
+        yield found
+
+
+@pytest.fixture
+def engine_settings() -> dict[str, Any]:
+    """What the Redis side of `engine` is told beside its URL; a module may have another one."""
+    return {}
+
+
+@pytest.fixture
+def engine(database_url: str, redis_url: str, engine_settings: dict[str, Any]) -> Iterator[Engine]:
+    """An engine node with an empty database and an empty Redis."""
+    with closing(Engine(database_url, redis_url, **engine_settings)) as node:
+        yield node
 
 
 @pytest.fixture

@@ -87,10 +87,10 @@ class Engine:
         self.redis.delete(self.keys.open(turn.ledger))
         return self.start(turn.ledger.conversation, agent=turn.ledger.agent, work_key=turn.work_key)
 
-    def complete(self, turn: Turn, *, steps: int = 1) -> Told:
+    def complete(self, turn: Turn, *, steps: int = 1, **account: Any) -> Told:
         """Complete a turn with some more steps; what was told is remembered, duplicates included."""
         new = numbered_steps(turn, steps)
-        turn.complete(reply=NoReplyOwed(), steps=new)
+        turn.complete(reply=NoReplyOwed(), steps=new, **account)
         contents = tuple(step.content for step in (*turn.steps, *new))
         told = Told(turn.turn_id, turn.ledger.agent, turn.ledger.conversation, turn.work_key, contents)
         self.told.append(told)

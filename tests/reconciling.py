@@ -67,7 +67,7 @@ def field(stores: Stores, turn: Turn, name: str) -> str | None:
     return None if found is None else str(found)
 
 
-def lapse(stores: Stores, turn: Turn) -> None:
+def lapse(stores: Stores, turn: Turn | str) -> None:
     """As if the owner had been silent for too long."""
     change(stores, turn, lease_until=1)
 

@@ -1,6 +1,7 @@
 """What tests of rewriting share: turns with something over-long in them, and a fitter in this process."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pydantic import SecretStr
@@ -12,6 +13,7 @@ from turnledger.checkpoint.keys import fit_job_id
 from turnledger.checkpoint.records import Records
 from turnledger.store import CallRecord, NoReplyOwed
 from turnledger.store.fitting import CONDENSED, name_payload
+from turnledger.store.rewriting import Rewriter, Rewriting
 from turnledger.workers.rewriting import Fitter, OpenAIRewriter, RewriteSettings
 from turnledger.workers.settings import WorkerSettings
 
@@ -28,6 +30,20 @@ def complete_long(
     calls = tuple(CallRecord("send", {"text": text, "copies": 3}, "success") for text in texts or (LONG,))
     turn.complete(reply=NoReplyOwed(), calls=calls, **more)
     return turn
+
+
+def answering(does: Callable[[], Rewriting]) -> Callable[[object], AbstractContextManager[Rewriter]]:
+    """Makes rewriters of somebody's own, which say this of every piece."""
+    return lambda _: nullcontext(_Own(does))
+
+
+class _Own:
+    def __init__(self, does: Callable[[], Rewriting]) -> None:
+        self._does = does
+
+    def rewrite(self, text: str, *, question: str, budget_bytes: int, agent: str) -> Rewriting:
+        del text, question, budget_bytes, agent
+        return self._does()
 
 
 class Fitting:
@@ -79,9 +95,9 @@ def entries(engine: Engine) -> dict[str, Any]:
         return dict(rows.fetchall())
 
 
-def sent(entry: Any) -> list[str]:
-    """The texts of an entry's calls, as they are stored."""
-    return [call["arguments"]["text"] for call in entry["calls"]]
+def sent(engine: Engine, turn: Turn) -> list[str]:
+    """The texts of a committed turn's calls, as they are stored."""
+    return [call["arguments"]["text"] for call in entries(engine)[turn.turn_id]["calls"]]
 
 
 def named(*texts: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.reconciling import lapse
 from tests.stores import Stores, assistant, begin, user
 from turnledger.checkpoint import AlreadyHandled, AlreadyRunning, StaleTurn, Turn, TurnBlocked, TurnEnded, Turns
 from turnledger.store import Replied, StoreBusy
@@ -14,10 +15,6 @@ OTHER_EVENTS = f"{_AS_MAINTENANCE} UPDATE ledger_event SET turn_id = 'other'"
 @pytest.fixture
 def node(stores: Stores) -> Turns:
     return stores.node()
-
-
-def lapse(stores: Stores, turn: Turn) -> None:
-    stores.redis.hset(stores.keys.record(turn.turn_id), "lease_until", 0)
 
 
 def is_over(stores: Stores, turn: Turn) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Processes
+from tests.reconciling import lapse
 from tests.stores import LEAD, Stores, assistant, begin, calling, contents, result, user
 from turnledger.checkpoint import (
     AlreadyHandled,
@@ -26,11 +27,6 @@ from turnledger.store.crash_points import CRASH_POINTS
 
 BRIEF: dict[str, Any] = {"lease_s": 0.3, "renew_s": 60.0}  # a holder that says nothing between its saves
 TORTURE = '{"b":1,"a":1.0,"n":[1e400,-0.0,0.10,12345678901234567890,1E5],"a":2,"s":"\\u0000\\ud800\\/\\u00e9 é"} '
-
-
-def lapse(stores: Stores, turn: Turn) -> None:
-    """The holder fell silent for longer than its lease."""
-    stores.redis.hset(stores.keys.record(turn.turn_id), "lease_until", 1)
 
 
 def record_of(stores: Stores, turn: Turn) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from redis import Redis
 
+from tests.failover import fail_over, replica_of
 from tests.proxy import Proxy
+from tests.reconciling import lapse
 from tests.stores import Stores, begin, contents
 from turnledger.checkpoint import AlreadyRunning, StaleTurn, Turn, Turns
 from turnledger.checkpoint.record import LedgerView
@@ -18,26 +19,21 @@ from turnledger.store import Replied, Step, StoreBusy, StoreUnavailable
 from turnledger.workers.errors import TurnRejected
 
 
-def lapse(stores: Stores, turn: Turn) -> None:
-    stores.redis.hset(stores.keys.record(turn.turn_id), "lease_until", 1)
-
-
 def a_step(text: str) -> Step:
     return Step.of(role="assistant", content=text)
 
 
-def everything(stores: Stores) -> dict[str, bytes]:
-    """All of Redis, as a replica would have it."""
-    with Redis.from_url(stores.redis_url) as client:
-        return {key: client.dump(key) for key in client.scan_iter()}
+def overtake(node: Turns, *, by: Turns, **request: Any) -> list[Turn]:
+    """From now on a start of this node has looked when the other one starts; what that has started, later."""
+    look, started = node._records.look, list[Turn]()
 
+    def look_and_be_overtaken(*args: Any, **given: Any) -> LedgerView:
+        view = look(*args, **given)
+        started.append(by.start(**request))
+        return view
 
-def fail_over(stores: Stores, to: dict[str, bytes]) -> None:
-    """Redis goes on from what a replica had."""
-    with Redis.from_url(stores.redis_url) as client:
-        client.flushall()
-        for key, value in to.items():
-            client.restore(key, 0, value)
+    node._records.look = look_and_be_overtaken  # type: ignore[method-assign]  # what happens between its steps
+    return started
 
 
 def begun_without_postgres(node: Turns, request: StartRequest, view: LedgerView) -> Any:
@@ -184,15 +180,7 @@ def test_a_repeated_start_that_finds_the_turn_open_fences_nobody_off(stores: Sto
     """Two calls of one start overlap: whichever made the record has the turn, and what it completes stands (ST-8)."""
     first, second = stores.node(), stores.node()
     request: dict[str, Any] = {"agent": "lead", "conversation": "jira:POC-7", "triggered_by": "work", "turn_id": "t-1"}
-    look = second._records.look
-    started: list[Turn] = []
-
-    def look_and_be_overtaken(*args: Any, **given: Any) -> LedgerView:
-        view = look(*args, **given)
-        started.append(first.start(**request))
-        return view
-
-    second._records.look = look_and_be_overtaken  # type: ignore[method-assign]  # what happens between its steps
+    started = overtake(second, by=first, **request)
     with pytest.raises(AlreadyRunning):
         second.start(**request)
     started[0].complete(reply=Replied("done"), steps=[a_step("new")])
@@ -219,10 +207,10 @@ def test_a_start_that_is_begun_again_fences_off_its_first_try(stores: Stores) ->
 def test_steps_that_redis_lost_after_a_replacement_had_written_them_come_back_from_the_log(stores: Stores) -> None:
     """The commit leaves out as many of a turn's first steps as are in the log: no new one may stand there (HV-8)."""
     turn = stores.node().start(agent="lead", conversation="jira:POC-7", triggered_by="work")
-    before = everything(stores)
+    before = replica_of(stores.redis_url)
     turn.save(steps=[a_step("covered")])
     turn.compact(turn.history_to_replace(), steps=[a_step("summary")], model="m")
-    fail_over(stores, to=before)
+    fail_over(stores.redis_url, to=before)
     lapse(stores, turn)
     again = stores.node().resume(turn.turn_id)
     assert again.steps == ()
@@ -236,10 +224,10 @@ def test_a_completion_by_a_former_holder_does_not_hide_that_the_current_one_was_
     """After a failover Redis may have another completion of the turn than the one its holder was told of (FL-8)."""
     turn = stores.node().start(agent="lead", conversation="jira:POC-7", triggered_by="work")
     lapse(stores, turn)
-    before = everything(stores)
+    before = replica_of(stores.redis_url)
     holder = stores.node()
     holder.resume(turn.turn_id).complete(reply=Replied("by the new holder"))
-    fail_over(stores, to=before)
+    fail_over(stores.redis_url, to=before)
     turn.complete(reply=Replied("by the old holder"))
     with pytest.raises(TurnRejected):
         stores.drain()
@@ -251,17 +239,9 @@ def test_a_start_that_another_forestalled_is_told_so_although_postgres_never_hea
     """There is nothing to take back where nothing could be written (ST-4, FL-1)."""
     request: dict[str, Any] = {"agent": "lead", "conversation": "jira:POC-7", "triggered_by": "work", "work_key": "k"}
     first, second = stores.node(), stores.node()
-    look = second._records.look
     for node in (first, second):
         node._begin = partial(begun_without_postgres, node)  # type: ignore[method-assign]  # as while Postgres is away
-    started: list[Turn] = []
-
-    def look_and_be_overtaken(*args: Any, **given: Any) -> LedgerView:
-        view = look(*args, **given)
-        started.append(first.start(**request))
-        return view
-
-    second._records.look = look_and_be_overtaken  # type: ignore[method-assign]  # what happens between its steps
+    started = overtake(second, by=first, **request)
     with pytest.raises(AlreadyRunning) as refused:
         second.start(**request)
     assert refused.value.turn_id == started[0].turn_id

@@ -18,7 +18,7 @@ import pytest
 from tests.access import postgres_login, redis_user
 from tests.ledger_checks import check_at_rest, wait_until
 from tests.processes import Processes
-from tests.reconciling import sweep
+from tests.reconciling import lapse, sweep
 from tests.stores import LEAD, Stores, begin, contents, user
 from tests.wire import page
 from tests.wire.engine import Engine, Refused, Turn, completion_fields
@@ -81,11 +81,6 @@ def said(role: str, text: str, **more: Any) -> dict[str, Any]:
     payload = {"role": role, **more}
     content = f'{{"role": "{role}",  "content": {json.dumps(text)}}}'
     return {"payload": payload, "arguments": ["{}"] * len(more.get("calls", ())), "content": content}
-
-
-def lapse(stores: Stores, turn_id: str) -> None:
-    """As if its holder had been silent for too long."""
-    stores.redis.hset(stores.keys.record(turn_id), "lease_until", 1)
 
 
 def steps_of(node: Turns, ledger: LedgerName = LEAD) -> list[str]:

@@ -40,12 +40,6 @@ MARKER = "xyzzy-private-words"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with served() as found:
-        yield found
-
-
-@pytest.fixture
 def released() -> Iterator[threading.Event]:
     """Set at the end of the test: what still waits goes on."""
     event = threading.Event()

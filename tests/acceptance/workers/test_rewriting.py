@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
 
-from tests.endpoint import Endpoint, computing, saying, served, silent
+from tests.endpoint import Endpoint, computing, saying, silent
 from tests.engine import Engine, start_clock, start_worker
 from tests.ledger_checks import check_at_rest, wait_until
 from tests.processes import Process, Processes
@@ -24,16 +25,9 @@ BOUND_S = TURN_S + 3.0  # and a tick of the clock, and the commit
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with served() as found:
-        yield found
-
-
-@pytest.fixture
-def engine(database_url: str, redis_url: str) -> Iterator[Engine]:
-    node = Engine(database_url, redis_url, rewriting="on")
-    yield node
-    node.close()
+def engine_settings() -> dict[str, Any]:
+    """A deployment that rewrites."""
+    return {"rewriting": "on"}
 
 
 @pytest.fixture
@@ -90,7 +84,7 @@ def test_workers_of_both_queues_bring_a_turn_into_its_ledger(
     turns = [complete_long(engine, LONG, ANOTHER), *(complete_long(engine, "short enough") for _ in range(3))]
     until_committed(engine, 4)
     assert list(entries(engine)) == [turn.turn_id for turn in turns]
-    assert sent(entries(engine)[turns[0].turn_id]) == [ACCOUNT, ACCOUNT]
+    assert sent(engine, turns[0]) == [ACCOUNT, ACCOUNT]
     for process in (rewriter, committer):
         process.signal(signal.SIGTERM)
         assert process.wait(seconds=10) == 0
@@ -116,7 +110,7 @@ def test_a_worker_killed_while_the_model_thinks_holds_up_its_ledger_no_longer_th
     until_committed(engine, 2)
     assert time.monotonic() - killed_at < BOUND_S
     assert list(entries(engine)) == [turn.turn_id, after.turn_id]
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -133,7 +127,7 @@ def test_another_worker_goes_on_where_one_was_killed(
     start_clock(processes, engine.environment())
     until_committed(engine, 1)
     assert time.monotonic() - killed_at < BOUND_S
-    assert sent(entries(engine)[turn.turn_id]) in ([ACCOUNT], named(LONG))
+    assert sent(engine, turn) in ([ACCOUNT], named(LONG))
     assert len(endpoint.asked) <= 2
 
 
@@ -160,7 +154,7 @@ def test_a_worker_that_is_stopped_in_the_middle_leaves_the_rest_to_another(
     start_rewriter(processes, engine, endpoint)
     start_worker(processes, engine.environment())
     until_committed(engine, 1)
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT, ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT, ACCOUNT]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ from turnledger.workers.settings import WorkerSettings
 WORKERS = 3
 CONVERSATIONS = ("jira:A-1", "jira:B-1", "jira:C-1")
 STEPS = 80
+SEEDS = [
+    range(15),
+    *(pytest.param(range(first, first + 100), marks=pytest.mark.soak) for first in range(100, 600, 100)),
+]
 QUICK = WorkerSettings(
     transient_wait_s=0.02, first_pause_s=0.001, longest_pause_s=0.002, held_ledger_wait_ms=20, overdue_s=1e-9
 )
@@ -210,26 +214,23 @@ class AnyOrder:
             self.engine.redis.delete(f"rq:job:{job}")
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [range(15), *(pytest.param(range(first, first + 100), marks=pytest.mark.soak) for first in range(100, 600, 100))],
-)
+@pytest.mark.parametrize("seeds", SEEDS)
 def test_the_promises_hold_after_every_step(database_url: str, redis_url: str, seeds: range) -> None:
     """(QU-3, QU-4, QU-6)"""
     with stepped_crash_points():
         for seed in seeds:
-            _play(database_url, redis_url, seed=seed)
+            play(AnyOrder, seed=seed, database_url=database_url, redis_url=redis_url)
 
 
-def _play(database_url: str, redis_url: str, *, seed: int) -> None:
+def play(kind: type[AnyOrder], *, seed: int, database_url: str, redis_url: str, **checkpoint: Any) -> None:
     """Over servers with nothing in them; starts do not wait for a ledger that a worker holds."""
-    engine = Engine(database_url, redis_url, lock_timeout_ms=20, slices=1_000)
+    engine = Engine(database_url, redis_url, lock_timeout_ms=20, slices=1_000, **checkpoint)
     engine.redis.flushall()
     tables = ", ".join(f"turnledger.{table}" for table in ("ledger", "ledger_turn", "ledger_event", "ledger_entry"))
     with engine.connected() as connection:
         connection.execute("SET turnledger.maintenance = 'retention'")
         connection.execute(f"TRUNCATE {tables}".encode())
-    story = AnyOrder(engine, seed=seed)
+    story = kind(engine, seed=seed)
     try:
         story.play(STEPS)
     except BaseException as error:

@@ -1,36 +1,24 @@
 """Completions, rewritings and commits in any order, workers that die anywhere: the promises hold after every step."""
 
 import random
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 import pytest
 
-from tests.engine import Engine, numbered_steps
-from tests.integration.workers.test_any_order import STEPS, AnyOrder, Rule
-from tests.ledger_checks import Told
+from tests.engine import Engine
+from tests.integration.workers.test_any_order import SEEDS, AnyOrder, Rule, play
+from tests.rewriting import LONG, answering
 from tests.stepping import stepped_crash_points
 from turnledger.checkpoint import StaleTurn, TurnEnded
 from turnledger.checkpoint.fittings import Fittings
-from turnledger.store import CallRecord, NoReplyOwed, StoreBusy, StoreRefused
+from turnledger.store import CallRecord, StoreBusy, StoreRefused
 from turnledger.store.errors import CorruptData
 from turnledger.store.rewriting import Rewriting
 from turnledger.workers.reconciler import Reconciler
 from turnledger.workers.rewriting import Fitter
 from turnledger.workers.settings import WorkerSettings
 
-LONG = "a long letter " * 40
 TROUBLE = (StoreBusy, StoreRefused, CorruptData)
-
-
-class _Moody:
-    """A rewriter that has an account now and then."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-
-    def rewrite(self, text: str, *, question: str, budget_bytes: int, agent: str) -> Rewriting:
-        del text, question, budget_bytes, agent
-        return Rewriting(self._chance.choice([None, "short", "x" * 500]), 3)
 
 
 class AnyOrderRewriting(AnyOrder):
@@ -41,7 +29,7 @@ class AnyOrderRewriting(AnyOrder):
         moods = random.Random(seed)
         self.fitter = Fitter(
             records=engine.records,
-            rewriter=lambda _: nullcontext(_Moody(moods)),
+            rewriter=answering(lambda: Rewriting(moods.choice([None, "short", "x" * 500]), 3)),
             within_s=60,
             settings=WorkerSettings(transient_wait_s=0.02, first_pause_s=0.001),
             stopped=lambda: False,
@@ -68,11 +56,7 @@ class AnyOrderRewriting(AnyOrder):
 
     def complete_long(self) -> None:
         turn = self.take(self.running)
-        new = numbered_steps(turn, 1)
-        turn.complete(reply=NoReplyOwed(), steps=new, calls=[CallRecord("send", {"text": LONG}, "success")])
-        contents = tuple(step.content for step in (*turn.steps, *new))
-        ledger = turn.ledger
-        self.engine.told.append(Told(turn.turn_id, ledger.agent, ledger.conversation, turn.work_key, contents))
+        self.engine.complete(turn, calls=[CallRecord("send", {"text": LONG}, "success")])
         self.long.append(turn.turn_id)
 
     def take_a_rewriting(self) -> None:
@@ -122,29 +106,9 @@ class AnyOrderRewriting(AnyOrder):
         self.reconciler.close()
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [range(15), *(pytest.param(range(first, first + 100), marks=pytest.mark.soak) for first in range(100, 600, 100))],
-)
+@pytest.mark.parametrize("seeds", SEEDS)
 def test_the_promises_hold_with_rewritings_too(database_url: str, redis_url: str, seeds: range) -> None:
     """(RW-5, QU-3, QU-4, QU-12, RC-14)"""
     with stepped_crash_points():
         for seed in seeds:
-            _play(database_url, redis_url, seed=seed)
-
-
-def _play(database_url: str, redis_url: str, *, seed: int) -> None:
-    engine = Engine(database_url, redis_url, lock_timeout_ms=20, slices=1_000, rewriting="on")
-    engine.redis.flushall()
-    tables = ", ".join(f"turnledger.{table}" for table in ("ledger", "ledger_turn", "ledger_event", "ledger_entry"))
-    with engine.connected() as connection:
-        connection.execute("SET turnledger.maintenance = 'retention'")
-        connection.execute(f"TRUNCATE {tables}".encode())
-    story = AnyOrderRewriting(engine, seed=seed)
-    try:
-        story.play(STEPS)
-    except BaseException as error:
-        error.add_note(f"seed {seed} after {len(story.happened)} steps:\n" + "\n".join(story.happened))
-        raise
-    finally:
-        engine.close()
+            play(AnyOrderRewriting, seed=seed, database_url=database_url, redis_url=redis_url, rewriting="on")

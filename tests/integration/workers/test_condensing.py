@@ -1,14 +1,14 @@
 """Older entries that a block has no room for: their account, from the commit to the next start."""
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from tests.configuring import write_config
-from tests.endpoint import Asked, Endpoint, computing, raw, saying, served
+from tests.endpoint import Asked, Endpoint, computing, raw, saying
 from tests.engine import Engine
 from turnledger.checkpoint import Turn
 from turnledger.checkpoint.budgets import Budgets
@@ -26,18 +26,15 @@ LONG = "A long answer. " * 550  # 8,250 bytes: two of them fill a block
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with served() as found:
-        found.says(saying("They asked, and were answered."))
-        yield found
+def endpoint(endpoint: Endpoint) -> Endpoint:
+    endpoint.says(saying("They asked, and were answered."))
+    return endpoint
 
 
 @pytest.fixture
-def engine(database_url: str, redis_url: str) -> Iterator[Engine]:
-    """An engine node of a deployment that rewrites."""
-    node = Engine(database_url, redis_url, rewriting="on")
-    yield node
-    node.close()
+def engine_settings() -> dict[str, Any]:
+    """A deployment that rewrites."""
+    return {"rewriting": "on"}
 
 
 def converse(engine: Engine, turns: int, *, reply: str = LONG, conversation: str = LEDGER.conversation) -> list[Turn]:

@@ -3,18 +3,18 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from redis import Redis
 from structlog.testing import capture_logs
 
 from tests.endpoint import DEFAULT_TOKENS, Endpoint, Handler, closing_in_the_middle, computing, raw, saying, served
 from tests.engine import Engine, within
+from tests.failover import fail_over, replica_of
 from tests.processes import Processes
 from tests.proxy import Proxy
-from tests.rewriting import ACCOUNT, ANOTHER, LONG, Fitting, complete_long, entries, lose_job, named, sent
+from tests.rewriting import ACCOUNT, ANOTHER, LONG, Fitting, answering, complete_long, entries, lose_job, named, sent
 from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.records import Records
@@ -25,23 +25,16 @@ from turnledger.workers.draining import drain
 from turnledger.workers.errors import RewritingPostponed
 from turnledger.workers.reconciler import Finding, Reconciler
 from turnledger.workers.rewriting import Fitter
+from turnledger.workers.rewriting.time_left import TimeLeft
 from turnledger.workers.settings import WorkerSettings
 
 RQ = "import sys; sys.argv[0] = 'rq'; sys.path.insert(0, ''); from rq.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with served() as found:
-        yield found
-
-
-@pytest.fixture
-def engine(database_url: str, redis_url: str) -> Iterator[Engine]:
-    """An engine node of a deployment that rewrites."""
-    node = Engine(database_url, redis_url, rewriting="on")
-    yield node
-    node.close()
+def engine_settings() -> dict[str, Any]:
+    """A deployment that rewrites."""
+    return {"rewriting": "on"}
 
 
 @pytest.fixture
@@ -103,7 +96,7 @@ def test_an_account_of_200_bytes_with_its_prefix_fits_and_no_more(
     turn = complete_long(engine, LONG, ANOTHER)
     fitting.run_all()
     engine.commit_all()
-    fits, misses = sent(entries(engine)[turn.turn_id])
+    fits, misses = sent(engine, turn)
     assert len(fits.encode()) == 200
     assert misses == name_payload(ANOTHER)
 
@@ -128,7 +121,7 @@ def test_whatever_the_model_does_the_entry_is_written_with_names(
     with capture_logs() as logs:
         fitting.run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     assert len(endpoint.asked) == (2 if "twice" in what else 1)
     assert "letter" not in json.dumps(logs)
     assert "sk-1" not in json.dumps(logs)
@@ -140,18 +133,7 @@ def test_without_a_rewriter_a_turn_has_names(engine: Engine) -> None:
     turn = complete_long(engine)
     Fitting(engine, None).run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
-
-
-class _Wild:
-    """A rewriter of somebody's own."""
-
-    def __init__(self, does: Callable[[], Rewriting]) -> None:
-        self._does = does
-
-    def rewrite(self, text: str, *, question: str, budget_bytes: int, agent: str) -> Rewriting:
-        del text, question, budget_bytes, agent
-        return self._does()
+    assert sent(engine, turn) == named(LONG)
 
 
 def _raises() -> Rewriting:
@@ -166,17 +148,10 @@ def _raises() -> Rewriting:
 def test_a_rewriter_that_breaks_the_protocol_gives_names(engine: Engine, does: Callable[[], Rewriting]) -> None:
     """And what it says it spent is spent (RW-2, RW-3, RW-4)."""
     turn = complete_long(engine)
-    fitter = Fitter(
-        records=engine.records,
-        rewriter=lambda _: nullcontext(_Wild(does)),
-        within_s=30,
-        settings=WorkerSettings(),
-        stopped=lambda: False,
-    )
     with capture_logs() as logs:
-        fitter.fit(turn.turn_id)
+        _fitter(engine, answering(does)).fit(turn.turn_id)
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     assert spent(engine) == (0 if does is _raises else 5)
     assert "letter" not in json.dumps(logs)
 
@@ -188,11 +163,14 @@ def test_a_rewriter_that_cannot_be_made_gives_names(engine: Engine) -> None:
     def broken(_: object) -> AbstractContextManager[Rewriter]:
         raise ImportError("no such client")
 
-    settings = WorkerSettings()
-    fitter = Fitter(records=engine.records, rewriter=broken, within_s=30, settings=settings, stopped=lambda: False)
-    fitter.fit(turn.turn_id)
+    _fitter(engine, broken).fit(turn.turn_id)
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
+
+
+def _fitter(engine: Engine, rewriter: Callable[[TimeLeft], AbstractContextManager[Rewriter]]) -> Fitter:
+    settings = WorkerSettings()
+    return Fitter(records=engine.records, rewriter=rewriter, within_s=30, settings=settings, stopped=lambda: False)
 
 
 def test_a_damaged_record_is_left_to_the_commit(engine: Engine, endpoint: Endpoint, fitting: Fitting) -> None:
@@ -218,8 +196,8 @@ def test_without_budget_no_call_is_made(engine: Engine, endpoint: Endpoint, fitt
     fitting.run_all()
     engine.commit_all()
     assert len(endpoint.asked) == 1
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT, *named(ANOTHER)]
-    assert sent(entries(engine)[later.turn_id]) == named(LONG)
+    assert sent(engine, turn) == [ACCOUNT, *named(ANOTHER)]
+    assert sent(engine, later) == named(LONG)
     assert budgets.balances().agents["lead"].spent == DEFAULT_TOKENS
 
 
@@ -233,7 +211,7 @@ def test_a_budget_that_cannot_be_read_counts_as_room(engine: Engine, endpoint: E
     turn = complete_long(engine)
     fitting.run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT]
     assert len(endpoint.asked) == 1
 
 
@@ -255,7 +233,7 @@ def test_a_completion_that_a_budget_ended_has_names_at_once(
     turn = complete_long(engine, fitting="names")
     assert (fitting.queued(), engine.queued()) == ([], [f"turn-{turn.turn_id}"])
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     assert endpoint.asked == []
 
 
@@ -264,7 +242,7 @@ def test_where_rewriting_is_off_a_turn_has_names_at_once(database_url: str, redi
     engine = Engine(database_url, redis_url)
     turn = complete_long(engine)
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     engine.close()
 
 
@@ -273,7 +251,7 @@ def test_a_turn_with_nothing_over_long_waits_for_nobody(engine: Engine, fitting:
     turn = complete_long(engine, "short enough")
     assert fitting.queued() == []
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == ["short enough"]
+    assert sent(engine, turn) == ["short enough"]
 
 
 def test_only_that_ledgers_later_turns_wait(engine: Engine, fitting: Fitting) -> None:
@@ -292,7 +270,7 @@ def test_only_that_ledgers_later_turns_wait(engine: Engine, fitting: Fitting) ->
     engine.commit_all()
     lead = [turn_id for turn_id in entries(engine) if turn_id != other.turn_id]
     assert lead == [before.turn_id, long.turn_id, *(turn.turn_id for turn in after)]
-    assert sent(entries(engine)[long.turn_id]) == [ACCOUNT]
+    assert sent(engine, long) == [ACCOUNT]
 
 
 def test_two_that_wait_in_one_ledger_are_waited_for_in_turn(engine: Engine, fitting: Fitting) -> None:
@@ -326,7 +304,7 @@ def test_a_node_that_brings_pending_turns_along_asks_no_model(
     """They have names at once; the rewriting then finds nothing to do (RW-5)."""
     turn = complete_long(engine)
     engine.start().history_to_replace()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     fitting.run_all()
     engine.commit_all()
     assert endpoint.asked == []
@@ -338,8 +316,8 @@ def test_a_direct_commit_has_names_for_all_at_once(database_url: str, redis_url:
     engine = Engine(database_url, redis_url, rewriting="on", pending_turns=1)
     first = complete_long(engine)
     second = complete_long(engine, ANOTHER)
-    assert [sent(entry) for entry in entries(engine).values()] == [named(LONG), named(ANOTHER)]
     assert list(entries(engine)) == [first.turn_id, second.turn_id]
+    assert [sent(engine, turn) for turn in (first, second)] == [named(LONG), named(ANOTHER)]
     assert endpoint.asked == []
     engine.close()
 
@@ -353,7 +331,7 @@ def test_a_drain_has_names_for_all_at_once(engine: Engine) -> None:
     finally:
         engine.redis.config_set("maxmemory", "0")
     assert list(entries(engine)) == [turn.turn_id, after.turn_id]
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
 
 
 def test_a_turn_that_nobody_begins_to_rewrite_is_waited_for_only_so_long(database_url: str, redis_url: str) -> None:
@@ -366,7 +344,7 @@ def test_a_turn_that_nobody_begins_to_rewrite_is_waited_for_only_so_long(databas
         while len(entries(engine)) < 2:
             engine.clock().sweep()
     assert list(entries(engine)) == [turn.turn_id, after.turn_id]
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     assert engine.state(waits.turn_id) == "completed"
     for each in (patient, engine):
         each.close()
@@ -380,7 +358,7 @@ def test_a_job_of_rewriting_that_was_deleted_loses_no_turn(engine: Engine, endpo
     lose_job(engine, turn)
     assert engine.clock().tick() == 2
     assert list(entries(engine)) == [turn.turn_id, after.turn_id]
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     assert engine.state(kept.turn_id) == "completed"
     assert endpoint.asked == []
 
@@ -415,7 +393,7 @@ def test_the_reconciler_makes_the_job_of_a_rewriting_again(
     assert (fitting.queued(), engine.queued()) == ([f"fit-{turn.turn_id}"], [])
     fitting.run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT]
 
 
 def test_a_turn_behind_one_that_was_rewritten_is_committed_by_a_sweep(
@@ -460,7 +438,7 @@ def test_a_rewriting_that_is_done_again_changes_nothing(
         engine.commit_all()
     fitting.fitter().fit(turn.turn_id)
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT]
     assert engine.redis.keys("rq:job:turn-*") == []
 
 
@@ -483,7 +461,7 @@ def test_a_commit_with_names_is_not_overruled_by_an_account_that_comes_later(
     endpoint.says(computing(answer))
     fitting.run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     assert engine.state(turn.turn_id) == "committed"
 
 
@@ -502,7 +480,7 @@ def test_a_worker_that_is_to_stop_puts_the_rewriting_back(engine: Engine, endpoi
     assert engine.queued() == []
     fitting.run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT, ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT, ACCOUNT]
     assert endpoint.texts == [LONG, ANOTHER]
 
 
@@ -521,7 +499,7 @@ def test_a_turns_time_is_up_whatever_becomes_of_its_worker(
     turn = complete_long(engine)
     fitting.fitter(within_s=0.2).fit(turn.turn_id)
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
 
 
 def test_pieces_for_which_no_time_is_left_have_names(engine: Engine, endpoint: Endpoint, fitting: Fitting) -> None:
@@ -532,7 +510,7 @@ def test_pieces_for_which_no_time_is_left_have_names(engine: Engine, endpoint: E
     fitting.fitter(within_s=2.0).fit(turn.turn_id)
     released.set()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT, *named(ANOTHER)]
+    assert sent(engine, turn) == [ACCOUNT, *named(ANOTHER)]
 
 
 def test_redis_that_goes_away_in_the_middle_loses_nothing(engine: Engine, endpoint: Endpoint, fitting: Fitting) -> None:
@@ -556,7 +534,7 @@ def test_redis_that_goes_away_in_the_middle_loses_nothing(engine: Engine, endpoi
         fitter.fit(turn.turn_id)
         records.redis.close()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT]
     assert len(endpoint.asked) == 1
 
 
@@ -580,7 +558,7 @@ def test_a_redis_that_is_full_gets_names_once_the_time_is_up(engine: Engine, fit
                     engine.committer().commit_ledger(turn.ledger)
     finally:
         engine.redis.config_set("maxmemory", "0")
-    assert sent(entries(engine)[turn.turn_id]) == named(LONG)
+    assert sent(engine, turn) == named(LONG)
     fitter.fit(turn.turn_id)
 
 
@@ -592,27 +570,15 @@ def test_stock_workers_of_rq_rewrite_too(engine: Engine, endpoint: Endpoint, pro
     stock = processes.snippet(RQ, *arguments, environment=engine.environment(**named_here))
     assert stock.wait() == 0
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
+    assert sent(engine, turn) == [ACCOUNT]
 
 
 def test_a_failover_that_lost_the_account_has_it_made_again(engine: Engine, fitting: Fitting) -> None:
     """Or names: the record went back, and its job is made anew (FL-8, RC-14)."""
     turn = complete_long(engine)
-    before: Any = _dump(engine)
+    before = replica_of(engine.redis_url)
     fitting.run_all()
-    _restore(engine, before)
+    fail_over(engine.redis_url, to=before)
     fitting.run_all()
     engine.commit_all()
-    assert sent(entries(engine)[turn.turn_id]) == [ACCOUNT]
-
-
-def _dump(engine: Engine) -> dict[bytes, bytes]:
-    with Redis.from_url(engine.redis_url) as client:
-        return {key: client.dump(key) for key in client.scan_iter()}
-
-
-def _restore(engine: Engine, before: dict[bytes, bytes]) -> None:
-    with Redis.from_url(engine.redis_url) as client:
-        client.flushdb()
-        for key, value in before.items():
-            client.restore(key, 0, value)
+    assert sent(engine, turn) == [ACCOUNT]
