@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,9 +17,13 @@ import redis
 from tests.endpoint import Endpoint, served
 from tests.engine import Engine
 from tests.processes import Processes
+from tests.stores import Stores
+from turnledger.checkpoint import Turns
 from turnledger.store.database import Database
 from turnledger.store.migrate import migrate
 from turnledger.workers.embedded import Durability, EmbeddedMissing, EmbeddedServers, embedded_servers
+from turnledger.workers.reconciler import Reconciler
+from turnledger.workers.settings import WorkerSettings
 
 _TEMPLATE = "migrated_template"
 _FOLDER = Path(__file__).parent
@@ -91,6 +97,27 @@ def redis_url(servers: EmbeddedServers) -> str:
 
 
 @pytest.fixture
+def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
+    """Both servers, with nothing in them."""
+    with closing(Stores(database_url=database_url, redis_url=redis_url)) as both:
+        yield both
+
+
+@pytest.fixture
+def node(stores: Stores) -> Turns:
+    """One engine node."""
+    return stores.node()
+
+
+@pytest.fixture
+def reconciler(stores: Stores) -> Iterator[Reconciler]:
+    """With the settings of a deployment."""
+    settings = WorkerSettings()
+    with closing(Reconciler(records=stores.records, database=stores.database, settings=settings)) as made:
+        yield made
+
+
+@pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     """A model behind a real HTTP server."""
     with served() as found:
@@ -122,6 +149,15 @@ def processes() -> Iterator[Processes]:
     """Starts processes, and ends all of them with the test."""
     with Processes() as started:
         yield started
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not pytest's own: Postgres of root could not enter that."""
+    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)  # a test that failed may have left servers in it
 
 
 def _start_servers(stack: ExitStack) -> EmbeddedServers:

@@ -90,6 +90,15 @@ def wait_for_invariants(
     return committed_after
 
 
+def wait_for(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    """Return once the condition holds; fail when it does not in time."""
+
+    def check() -> None:
+        assert condition(), f"nothing came of it in {seconds:g} s"
+
+    wait_until(check, seconds=seconds, pause_s=0.01)
+
+
 def wait_until(check: Callable[[], object], *, seconds: float, pause_s: float = 0.05) -> None:
     """Repeat an assertion until it holds; its last failure is the caller's."""
     deadline = time.monotonic() + seconds

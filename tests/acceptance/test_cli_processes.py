@@ -1,11 +1,9 @@
 """Commands that run until they are stopped: the local stack, workers and the clock, with real signals."""
 
 import json
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -23,22 +21,6 @@ os.chdir(sys.argv.pop(1))
 from turnledger.workers.cli import main
 main()
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Not pytest's own: Postgres of root could not enter that."""
-    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
-    made.chmod(0o711)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)  # a test that failed may have left servers in it
-
-
-@pytest.fixture
-def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
-    both = Stores(database_url=database_url, redis_url=redis_url)
-    yield both
-    both.close()
 
 
 def _environment(stores: Stores) -> dict[str, str]:

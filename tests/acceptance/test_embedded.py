@@ -4,9 +4,8 @@ import os
 import shutil
 import signal
 import stat
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -44,15 +43,6 @@ with embedded_servers(Path(sys.argv[1]) if len(sys.argv) > 1 else None) as serve
         raise RuntimeError("on purpose")
     time.sleep(120)
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Not pytest's own: Postgres of root could not enter that."""
-    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
-    made.chmod(0o711)
-    yield made
-    shutil.rmtree(made)
 
 
 def _value(url: str, query: str) -> object:

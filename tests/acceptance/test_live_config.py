@@ -1,14 +1,13 @@
 """The live section as processes see it: nodes, a worker and upkeep, one file, no restart."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.configuring import put_in_place, write_config
 from tests.engine import QUICK, start_clock
+from tests.ledger_checks import wait_for
 from tests.processes import Process, Processes
 from tests.stores import Stores, begin
 from turnledger.checkpoint import Turns
@@ -30,23 +29,9 @@ for number in itertools.count():
 SWEEPS = "from turnledger.workers.worker import run_worker; run_worker(queue='upkeep', burst=True)"
 
 
-@pytest.fixture
-def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
-    both = Stores(database_url=database_url, redis_url=redis_url)
-    yield both
-    both.close()
-
-
 def environment(stores: Stores, **more: object) -> dict[str, str]:
     urls = {"TURNLEDGER_DATABASE_URL": stores.database_url, "TURNLEDGER_REDIS_URL": stores.redis_url}
     return {**urls, **{f"TURNLEDGER_{name}": str(value) for name, value in more.items()}}
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"nothing came of it in {seconds} s"
-        time.sleep(0.01)
 
 
 def starts(process: Process) -> list[str]:
@@ -56,7 +41,7 @@ def starts(process: Process) -> list[str]:
 def next_starts(process: Process) -> set[str]:
     """What starts see that begin from now on: the one that may be under way is left out."""
     begun = len(starts(process)) + 2
-    wait_until(lambda: len(starts(process)) >= begun + 3)
+    wait_for(lambda: len(starts(process)) >= begun + 3)
     return set(starts(process)[begun:])
 
 
@@ -109,7 +94,7 @@ def test_a_worker_that_has_not_worked_yet_keeps_what_the_file_said_at_its_start(
     """The file breaks before the worker's first job, which does not fail for it (RT-2)."""
     config = write_config(tmp_path, max_entries=2)
     processes.command("worker", environment=environment(stores, CONFIG=config))
-    wait_until(lambda: bool(stores.redis.smembers("rq:workers")))
+    wait_for(lambda: bool(stores.redis.smembers("rq:workers")))
     put_in_place(config, "turn_engine: [")
     node = stores.node()
     for _ in range(3):
@@ -170,10 +155,10 @@ def test_the_clock_has_upkeep_sweep_by_the_file_as_it_is_then(
     processes.command("upkeep", environment=environment(stores, CONFIG=config, SWEEP_INTERVAL_S=0.1))
     stores.execute("UPDATE ledger_entry SET completed_at = now() - interval '40 days'")
     stores.execute("UPDATE ledger_turn SET ended_at = now() - interval '40 days'")
-    wait_until(lambda: entries(stores) == 0)
+    wait_for(lambda: entries(stores) == 0)
     assert stores.types(turn_id) != []
     write_config(tmp_path, event_retention_days=35)
-    wait_until(lambda: stores.types(turn_id) == [])
+    wait_for(lambda: stores.types(turn_id) == [])
 
 
 def test_a_long_sweep_lets_others_through_and_goes_on(stores: Stores, processes: Processes) -> None:
@@ -200,7 +185,7 @@ def test_a_sweep_that_is_stopped_or_killed_has_done_what_it_counted(
     Upkeep(stores.records).request_retention()
     slow = environment(stores, RETENTION_RUN_S=60, RETENTION_BATCH_ROWS=1)
     process = processes.command("upkeep", environment=slow)
-    wait_until(lambda: entries(stores) < 2_990)
+    wait_for(lambda: entries(stores) < 2_990)
     process.signal(number)
     assert process.wait(seconds=10) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     left = entries(stores)

@@ -1,12 +1,12 @@
 """The reconciler as a process: killed between two systems, stopped in the middle of a sweep, worked by the clock."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.engine import QUICK, start_clock
+from tests.ledger_checks import wait_for
 from tests.processes import Processes
 from tests.reconciling import assert_at_rest, field, forget, lapse
 from tests.stores import LEAD, Stores, begin, user
@@ -14,7 +14,6 @@ from turnledger.checkpoint import Turn, Turns
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import LedgerName, Replied
 from turnledger.workers.reconciler import Reconciler
-from turnledger.workers.settings import WorkerSettings
 
 COMPACTS = """
 import sys
@@ -25,34 +24,8 @@ turn.compact(turn.history_to_replace(), steps=[openai_step({"role": "user", "con
 """
 
 
-@pytest.fixture
-def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
-    both = Stores(database_url=database_url, redis_url=redis_url)
-    yield both
-    both.close()
-
-
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
-
-
-@pytest.fixture
-def reconciler(stores: Stores) -> Iterator[Reconciler]:
-    made = Reconciler(records=stores.records, database=stores.database, settings=WorkerSettings())
-    yield made
-    made.close()
-
-
 def environment(stores: Stores, **more: str) -> dict[str, str]:
     return {"TURNLEDGER_DATABASE_URL": stores.database_url, "TURNLEDGER_REDIS_URL": stores.redis_url, **more}
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"nothing came of it in {seconds} s"
-        time.sleep(0.01)
 
 
 def two_runs(stores: Stores, node: Turns) -> tuple[Turn, Turn]:
@@ -130,7 +103,7 @@ def test_a_sweep_under_way_ends_at_once_when_its_worker_is_stopped(
         lapse(stores, turn)
     worker = processes.command("upkeep", environment=environment(stores, TURNLEDGER_RECONCILE_PAGE="1"))
     Upkeep(stores.records).request_sweep()
-    wait_until(lambda: any(stores.state(turn.turn_id) == "parked" for turn in turns))
+    wait_for(lambda: any(stores.state(turn.turn_id) == "parked" for turn in turns))
     worker.signal(signal.SIGTERM)
     assert worker.wait(seconds=10) == 0
     parked = sum(stores.state(turn.turn_id) == "parked" for turn in turns)
@@ -148,4 +121,4 @@ def test_the_clock_and_a_worker_of_upkeep_mend_what_nobody_reports(
     for number in range(2):
         turn = begin(node, ledger=LedgerName("lead", f"jira:POC-{number}"))
         lapse(stores, turn)
-        wait_until(lambda turn=turn: stores.state(turn.turn_id) == "parked")  # type: ignore[misc]  # bound at once
+        wait_for(lambda turn=turn: stores.state(turn.turn_id) == "parked")  # type: ignore[misc]  # bound at once

@@ -12,21 +12,6 @@ from tests.browser.chromium import Chromium, Page, chromium
 from tests.dashboards import ACCOUNTS, PASSWORD
 from tests.processes import Processes
 from tests.stores import Stores
-from turnledger.checkpoint import Turns
-
-
-@pytest.fixture
-def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
-    """Both servers, with nothing in them."""
-    both = Stores(database_url=database_url, redis_url=redis_url)
-    yield both
-    both.close()
-
-
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    """One engine node."""
-    return stores.node()
 
 
 @pytest.fixture(scope="session")

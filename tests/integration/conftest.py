@@ -6,7 +6,6 @@ import psycopg
 import pytest
 
 from tests.stores import TABLES, Stores
-from turnledger.checkpoint import Turns
 from turnledger.workers.embedded import EmbeddedServers
 
 
@@ -28,9 +27,3 @@ def stores(shared_database_url: str, redis_url: str) -> Iterator[Stores]:
         connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY".encode())
     yield both
     both.close()
-
-
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    """One engine node."""
-    return stores.node()

@@ -12,11 +12,6 @@ SET_BACK = f"{_AS_MAINTENANCE} DELETE FROM ledger_event; DELETE FROM ledger_turn
 OTHER_EVENTS = f"{_AS_MAINTENANCE} UPDATE ledger_event SET turn_id = 'other'"
 
 
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
-
-
 def is_over(stores: Stores, turn: Turn) -> None:
     """Ended in both stores, with one terminal, and its work is free."""
     assert (stores.state(turn.turn_id), stores.run(turn.turn_id)) == ("abandoned", "abandoned")

@@ -14,11 +14,6 @@ class VendorError(Exception):
     """The vendor did not take the message."""
 
 
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
-
-
 def sender(sent: list[str], *, receipt: str | None = "r-1") -> Callable[[], str | None]:
     def send() -> str | None:
         sent.append("sent")

@@ -12,11 +12,6 @@ class ChatError(Exception):
     """The chat did not take the reply."""
 
 
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
-
-
 def fail_to_deliver(turn: Turn) -> None:
     def send() -> str:
         raise ChatError

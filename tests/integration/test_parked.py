@@ -10,11 +10,6 @@ from turnledger.store import Message, Replied
 from turnledger.store.activity import message_updated, tool_ended, tool_started
 
 
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
-
-
 def test_input_for_a_parked_turn_comes_once_with_its_resume(stores: Stores, node: Turns) -> None:
     """Also when the message arrives twice (CK-12)."""
     turn = begin(node, messages=[Message("m-1", "Hello")])

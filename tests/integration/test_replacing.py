@@ -11,11 +11,6 @@ from turnledger.store.errors import StaleHistory
 from turnledger.store.history import replay
 
 
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
-
-
 def texts(steps: list[Step] | tuple[Step, ...]) -> list[str]:
     return [str(step.value.get("content")) for step in steps]
 

@@ -2,19 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.soak.summary import summary_of
 from tests.soak.told import Acknowledged
 from tests.soak.verdict import Verdict, judge
 from tests.stores import Stores, begin, user
 from turnledger.checkpoint import Turn, Turns
 from turnledger.store import Replied
-
-
-@pytest.fixture
-def node(stores: Stores) -> Turns:
-    return stores.node()
 
 
 def completed(turn: Turn, *words: str) -> Acknowledged:

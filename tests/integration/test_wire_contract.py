@@ -34,7 +34,6 @@ from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.doctor import CHECKS, Verdict, examine, gather
 from turnledger.workers.reconciler import Reconciler
 from turnledger.workers.redis_rights import acl_line
-from turnledger.workers.settings import WorkerSettings
 
 LEDGER = ("lead", "jira:POC-7")
 NO_PROCESS_RUNS = {"clock", "workers"}
@@ -67,13 +66,6 @@ def engine_over(stores: Stores, contract: dict[str, Any], **urls: str) -> Iterat
 def raw(stores: Stores, contract: dict[str, Any]) -> Iterator[Engine]:
     with engine_over(stores, contract) as engine:
         yield engine
-
-
-@pytest.fixture
-def reconciler(stores: Stores) -> Iterator[Reconciler]:
-    made = Reconciler(records=stores.records, database=stores.database, settings=WorkerSettings())
-    yield made
-    made.close()
 
 
 def said(role: str, text: str, **more: Any) -> dict[str, Any]:

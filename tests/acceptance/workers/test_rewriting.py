@@ -1,8 +1,6 @@
 """A worker of the queue of rewritings, as a process: at work, killed in the middle, stopped in the middle."""
 
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,15 +26,6 @@ BOUND_S = TURN_S + 3.0  # and a tick of the clock, and the commit
 def engine_settings() -> dict[str, Any]:
     """A deployment that rewrites."""
     return {"rewriting": "on"}
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Not pytest's own: Postgres of root could not enter that."""
-    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
-    made.chmod(0o711)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture
