@@ -11,42 +11,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 import structlog
 
-ROOT = Path(__file__).parents[2]
-PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
-_BLOCK = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+from tests.pages import PAGES, TUTORIAL, Block, blocks, name_of
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _COMMAND = re.compile(r"^\$ turnledger(?P<words> .*)?$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Block:
-    """One fenced block: the words after the fence, its text, and the line of the page it begins on."""
-
-    kind: str
-    text: str
-    line: int
-
-
-def _blocks(page: Path, *kinds: str) -> Iterator[Block]:
-    text = page.read_text()
-    for found in _BLOCK.finditer(text):
-        if found["kind"].strip() in kinds:
-            yield Block(found["kind"].strip(), found["text"], text.count("\n", 0, found.start("text")))
-
-
-def _name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
 def _pages_with(*kinds: str) -> list[Path]:
-    return [page for page in PAGES if any(_blocks(page, *kinds))]
+    return [page for page in PAGES if any(blocks(page, *kinds))]
+
+
+def _pages_run_here() -> list[Path]:
+    """The tutorial is typed into a prompt of its own, over servers of its own (tests/acceptance/test_tutorial.py)."""
+    return [page for page in _pages_with("python", "python no-run") if page.parent != TUTORIAL]
 
 
 @pytest.fixture
@@ -58,7 +41,7 @@ def _logs_beside_the_output() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_logs_beside_the_output")
-@pytest.mark.parametrize("page", _pages_with("python", "python no-run"), ids=_name)
+@pytest.mark.parametrize("page", _pages_run_here(), ids=name_of)
 def test_examples_run(
     page: Path, database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -67,9 +50,9 @@ def test_examples_run(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""
-    for block in _blocks(page, "python", "python no-run", "text output"):
+    for block in blocks(page, "python", "python no-run", "text output"):
         if block.kind == "text output":
-            assert _timeless(printed) == _timeless(block.text), f"{_name(page)}, line {block.line}"
+            assert _timeless(printed) == _timeless(block.text), f"{name_of(page)}, line {block.line}"
         else:
             printed = _run(block, page=page, names=names)
 
@@ -88,11 +71,11 @@ def _timeless(text: str) -> str:
     return _TIME.sub("(a time)", text)
 
 
-@pytest.mark.parametrize("page", _pages_with("console"), ids=_name)
+@pytest.mark.parametrize("page", _pages_with("console"), ids=name_of)
 def test_shown_commands_exist(page: Path) -> None:
     wrong = [
-        f"{_name(page)}: turnledger{found['words']}"
-        for block in _blocks(page, "console")
+        f"{name_of(page)}: turnledger{found['words']}"
+        for block in blocks(page, "console")
         for found in _COMMAND.finditer(block.text)
         if not _exists((found["words"] or "").split())
     ]
