@@ -6,12 +6,15 @@ from turnledger.checkpoint.errors import (
     CheckpointMisconfigured,
     CheckpointUnavailable,
     CompletionConflict,
+    NotPersisted,
     OversizedPayload,
+    SliceLimit,
     StaleTurn,
     TurnBlocked,
     TurnEnded,
     TurnNotFound,
 )
+from turnledger.checkpoint.replacing import ReplaceableHistory
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.checkpoint.submission import Completion
 from turnledger.checkpoint.turn import Turn
@@ -25,7 +28,10 @@ __all__ = [
     "CheckpointUnavailable",
     "Completion",
     "CompletionConflict",
+    "NotPersisted",
     "OversizedPayload",
+    "ReplaceableHistory",
+    "SliceLimit",
     "Snapshot",
     "StaleTurn",
     "Turn",

@@ -283,7 +283,9 @@ class Turn:
 
         Raises:
             StaleTurn: also where Redis cannot be asked, once Postgres knows of a take-over; nothing was sent.
-            whatever `send` raises, and what `complete` raises; after a delivery `fail` calls no `notify`.
+            Exception: whatever `send` raises.
+            InvalidInput, OversizedPayload, CompletionConflict, TurnEnded, NotPersisted: as `complete`; after a delivery
+                `fail` calls no `notify`.
         """
         if self._completed is not None:
             return self._completed[1]
@@ -301,6 +303,9 @@ class Turn:
 
     def fail(self, code: str, *, failure_id: str | None = None, notify: Callable[[], object] | None = None) -> None:
         """End the turn without an entry, for an allow-listed reason; `failure_id` is opaque, never provider text.
+
+        `code` is `agent_run_failed`, `model_execution_failed`, `delivery_failed`, `persistence_failed`, `slice_limit`,
+        or `session_lost`, which a completion that comes later overrules.
 
         `notify` sends the safe failure reply: also when the failure could not be recorded, never after a
         delivered reply.
@@ -322,7 +327,14 @@ class Turn:
             raise persistence_error
 
     def stop(self, code: str) -> Completion:
-        """End the turn as failed with what it did so far on record: nobody received a reply."""
+        """End the turn as failed with what it did so far on record: nobody received a reply.
+
+        For an engine that gives a turn up and wants later turns to know what it did; `fail` leaves no entry.
+
+        Raises:
+            InvalidInput: the code is not known.
+            StaleTurn, TurnEnded, NotPersisted: as `complete`.
+        """
         account = Account(reply=Undelivered(""), decision="failed", failure=code)
         return self._complete_once(account, ())
 

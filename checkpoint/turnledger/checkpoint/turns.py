@@ -82,7 +82,11 @@ log = structlog.get_logger(__name__)
 
 
 class Snapshot(NamedTuple):
-    """A turn as it stood at one moment; nothing can be written through it."""
+    """A turn as it stood at one moment; nothing can be written through it.
+
+    `record` has its fields in Redis, such as `state`, `slice`, `bootstrap` and `cursor`; `steps` are all that were
+    saved, oldest first, those that a replacement covers included.
+    """
 
     record: Record
     steps: tuple[Step, ...]
@@ -141,6 +145,7 @@ class Turns:
             AlreadyHandled: the work key is completed (also when not committed yet); names the run; nothing written.
             AlreadyRunning: a run of the work key, or of this turn_id, is open; names it.
             TurnEnded: the given turn_id is that of a run that failed or was abandoned.
+            SchemaMismatch: the database is of another version of turnledger.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; with a `turn_id` of its own a start may be
                 repeated.
         """
@@ -184,7 +189,9 @@ class Turns:
             AlreadyHandled: its work is completed, by this run or another of its work key.
             AlreadyRunning: its holder is alive; names owner and state.
             StaleTurn: another process took it over at the same time.
-            TurnBlocked: its history was replaced meanwhile.
+            TurnBlocked: Postgres lacks the history it was built on, or its reply may have been sent; says which.
+            SliceLimit: it was taken up too often (`TURNLEDGER_SLICES`), and has been ended as failed.
+            SchemaMismatch: the database is of another version of turnledger.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again.
         """
         check_turn_id(turn_id)
@@ -284,7 +291,10 @@ class Turns:
         return self._budgets
 
     def close(self) -> None:
-        """Stop the lease thread and close the connections of this process."""
+        """Stop the lease thread and close the connections of this process.
+
+        A turn that is still held lapses after its lease, for another process to resume; a completed one is on its way.
+        """
         self._services.leases.close()
         self._records.redis.close()
         self._database.close()

@@ -49,7 +49,11 @@ _encode_sorted = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One finished round of the turn that runs now. What is None or empty gives no line."""
+    """One finished round of the turn that runs now, for an engine that works in rounds of doing and reviewing.
+
+    What was meant, which calls were made, what came of it, what a reviewer found to have landed, and what is to be done
+    otherwise. What is None or empty gives no line.
+    """
 
     set_out_to: str | None = None
     calls: tuple[CallRecord, ...] = ()

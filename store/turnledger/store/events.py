@@ -167,7 +167,12 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One exact chat record. `message_id` is the vendor's and names the record for ever in its ledger."""
+    """One exact chat record, as it came in.
+
+    `message_id` is the vendor's, 1 to 512 characters, and names the record for ever in its ledger: the first text
+    stays. `role` is whose it is in the chat (user, assistant, system), `sender` a name or handle as the source has it.
+    `sent_at` is an aware datetime. Raises InvalidInput for what is refused.
+    """
 
     message_id: str
     text: str

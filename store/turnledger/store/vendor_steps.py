@@ -26,6 +26,9 @@ def openai_step(
     The content is the whole message. Model and usage come from the completion where they are not
     given. ``kinds`` says by tool name which tools read. A message of role ``tool`` answers its call
     with success, or with ``error`` when that is given: the text of its output is never judged.
+
+    Raises:
+        InvalidInput: no dict, no role, a call without id or name, content that is not JSON; names the path.
     """
     response = _mapping(message, where=where)
     message = response["choices"][0]["message"] if "choices" in response else response
@@ -58,6 +61,9 @@ def anthropic_step(
 
     The content is the whole message. Calls come from ``tool_use`` blocks, answers from
     ``tool_result`` blocks (with ``is_error`` as the recorded flag), those of server tools included.
+
+    Raises:
+        InvalidInput: as `openai_step`.
     """
     content = _mapping(message, where=where).get("content")
     role = _text(message, "role", where=where)
