@@ -7,10 +7,12 @@ SECONDS ?= 600
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A warning is an error (mkdocs.yml). The variable silences an announcement about another program.
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 FOLDERS := store checkpoint workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test browser model machine soak demo bench up clean
+.PHONY: help install check test docs browser model machine soak demo bench up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,15 +29,19 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[embedded,dashboard]" --group dev
 	@touch $(STAMP)
 
-check: $(STAMP) ## format, lint, types, layers, and the examples of the documentation
+check: $(STAMP) ## format, lint, types, layers, the site of the documentation and its examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(SITE)
 	$(BIN)/python -m pytest -q tests/docs
 
 test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
 	$(BIN)/python -m pytest $(ARGS)
+
+docs: $(STAMP) ## the documentation as a site, in site/
+	$(SITE)
 
 browser: $(STAMP) ## the dashboard in a headless Chromium, which is installed (Debian, as root) where there is none
 	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
@@ -61,6 +67,6 @@ up: $(STAMP) ## a local stack in the foreground; its data is kept in .turnledger
 
 clean: ## remove the environment, the caches, and the data of `make up`
 	rm -rf "$$(readlink -f .turnledger/postgres/elsewhere 2>/dev/null || echo .turnledger)"
-	rm -rf .turnledger .bench build dist $(VENV)
+	rm -rf .turnledger .bench build dist site $(VENV)
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
 	find $(FOLDERS) -name __pycache__ -prune -exec rm -rf {} +
