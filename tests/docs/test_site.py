@@ -11,7 +11,9 @@ from mkdocs.config import load_config
 import turnledger.checkpoint
 import turnledger.store
 from tests.pages import DOCS, PAGES, ROOT, name_of, without_blocks
+from turnledger.checkpoint import Turn, Turns
 
+_FOR_OUR_OWN_USE = {"claim", "lease_renewed", "lease_lost", "note_authorization", "submit_again"}
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _OUTSIDE = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[\w./%-]*)?(#[\w-]+)?")
 _RESOURCE = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=["']?(?P<url>(?:https?:)?//[^"'\s>]+)""")
@@ -41,6 +43,28 @@ def test_the_reference_has_every_public_name(site: Path, package: Any) -> None:
     constants = {name for name in package.__all__ if isinstance(getattr(package, name), str)}
     names = set(re.findall(rf'id="{package.__name__}\.(?:\w+\.)*(\w+)"', text))
     assert set(package.__all__) - constants - names == set()
+
+
+@pytest.mark.parametrize("kind", [Turns, Turn])
+def test_the_reference_has_every_public_member(site: Path, kind: type) -> None:
+    text = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    listed = set(re.findall(rf'id="turnledger\.checkpoint\.{kind.__name__}\.(\w+)"', text))
+    assert listed == {name for name in vars(kind) if not name.startswith("_")} - _FOR_OUR_OWN_USE
+
+
+@pytest.mark.parametrize("package", [turnledger.checkpoint, turnledger.store], ids=lambda package: package.__name__)
+def test_every_public_name_has_a_docstring_of_its_own(package: Any) -> None:
+    public = {name: getattr(package, name) for name in package.__all__ if not isinstance(getattr(package, name), str)}
+    members = {
+        f"{kind.__name__}.{name}": member
+        for kind in public.values()
+        if isinstance(kind, type)
+        for name, member in vars(kind).items()
+        if not name.startswith("_") and (callable(member) or isinstance(member, (property, classmethod)))
+    }
+    bare = [name for name, value in {**public, **members}.items() if not value.__doc__]
+    generated = [name for name, value in public.items() if str(value.__doc__).startswith(f"{name}(")]  # by a dataclass
+    assert bare + generated == []
 
 
 @pytest.mark.parametrize("page", _NOT_ON_THE_SITE, ids=name_of)

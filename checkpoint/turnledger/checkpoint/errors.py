@@ -48,7 +48,10 @@ class TurnNotFound(TurnledgerError):
 
 
 class TurnEnded(TurnledgerError):
-    """The turn has ended; `state` says how. An ended turn changes no more."""
+    """The turn has ended; `state` says how. An ended turn changes no more.
+
+    `state` is `failed` or `abandoned`, or what a completed turn has come to: `completed`, `committed`, `rejected`.
+    """
 
     turn_id: str
     state: str
@@ -56,7 +59,11 @@ class TurnEnded(TurnledgerError):
 
 
 class TurnBlocked(TurnledgerError):
-    """The turn cannot be resumed safely; `reason` says why."""
+    """The turn cannot be resumed safely; `reason` says why.
+
+    `cursor_ahead`, `other_history` and `ledger_purged`: Postgres does not have the history it was built on.
+    `delivery_unknown`: its holder died while it sent the reply. Whoever holds it may still complete it.
+    """
 
     reason: str
     retry: ClassVar[bool] = False
