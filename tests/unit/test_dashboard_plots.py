@@ -53,6 +53,15 @@ def test_everything_stays_within_the_drawing() -> None:
             assert [tick.label for tick in plot.columns] == ["00:00", "00:15", "00:30", "00:45"]
 
 
+@pytest.mark.parametrize("minute", range(15))
+def test_no_time_below_a_plot_is_cut_at_its_edge(minute: int) -> None:
+    """In whichever minute the hour ends; a time such as 23:45 is 30 wide (OP-4)."""
+    hour = _hour(*[1] * 75)[minute : minute + 60]
+    for plot in (commits_a_second(hour), commit_waits(hour)):
+        assert len(plot.columns) in (3, 4)
+        assert all(LEFT - 15 <= tick.at <= WIDTH - 15 for tick in plot.columns)
+
+
 def test_a_minute_without_commits_breaks_the_lines_of_waits() -> None:
     """Nothing waited no time (OP-4)."""
     plot = commit_waits(_hour(5, 0, 5, 5, 1))

@@ -8,6 +8,7 @@ from turnledger.checkpoint.tally import Minute
 
 WIDTH, HEIGHT = 600, 130
 LEFT, TOP, BOTTOM = 44, 8, 18  # room for the figures beside and below
+HALF_A_TIME = 15  # half the width of such as 23:45, which must not be cut at the edge
 _NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -147,7 +148,9 @@ def _clock(minute: Minute) -> str:
 
 def _columns(minutes: Sequence[Minute], scale: _Scale) -> list[Tick]:
     found = [(place, minute) for place, minute in enumerate(minutes) if minute.number % 15 == 0]
-    return [Tick(scale.x(place), _clock(minute).removesuffix(" UTC")) for place, minute in found]
+    return [
+        Tick(min(scale.x(place), WIDTH - HALF_A_TIME), _clock(minute).removesuffix(" UTC")) for place, minute in found
+    ]
 
 
 def _spots(words: Sequence[str], scale: _Scale) -> list[Spot]:
