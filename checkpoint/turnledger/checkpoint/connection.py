@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -39,6 +40,14 @@ _TRANSIENT = (
 _TRANSIENT_SIGNS = re.compile(
     r"(?:^|: -?)(?:BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|TRYAGAIN) "
 )
+# Where the client was refused, and by what words.
+_PLACE = re.compile(r"^Error -?\d+ connecting to (?:unix socket: )?(?P<where>.+?)\. (?P<words>.+)$", re.DOTALL)
+_NO_GREETING = "Timeout connecting"
+_SILENCE = "Timeout reading"
+_NUMBERED = ("redis", "rediss")  # the path of any other URL is no number of a database
+_NO_SUCH_NUMBER = "DB index is out of range"
+_TLS_WORDS = ("SSL", "certificate")
+_NOT_THERE = "start it, or correct TURNLEDGER_REDIS_URL"
 
 
 def connect(settings: CheckpointSettings) -> Redis:
@@ -68,6 +77,7 @@ def make_client(settings: CheckpointSettings, **options: Any) -> Redis:
         InvalidInput: the URL cannot be read, or has an option that is none.
     """
     try:
+        _check_number(settings.redis_url)
         client = Redis.from_url(settings.redis_url, **options)
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # made without connecting: a wrong option shows here
@@ -77,6 +87,14 @@ def make_client(settings: CheckpointSettings, **options: Any) -> Redis:
             "letter nor digit in the password percent-encoded"
         ) from None
     return client
+
+
+def _check_number(url: str) -> None:
+    """Raises ValueError when the path of the URL is no number: the client would take the database 0 instead."""
+    parts = urlsplit(url)
+    number = parts.path.strip("/")
+    if parts.scheme in _NUMBERED and number and not number.isdecimal():
+        raise ValueError
 
 
 def connection_options(settings: CheckpointSettings) -> dict[str, object]:
@@ -102,10 +120,30 @@ def translated() -> Iterator[None]:
     try:
         yield
     except _REFUSALS as error:
-        raise CheckpointMisconfigured(f"Redis refuses this user: {error}; check TURNLEDGER_REDIS_URL") from error
+        raise CheckpointMisconfigured(f"Redis refuses this user: {_words(error)}; check TURNLEDGER_REDIS_URL") from error
     except _TRANSIENT as error:
-        raise CheckpointUnavailable(f"Redis does not take this now: {error}") from error
+        raise CheckpointUnavailable(_told(error)) from error
     except RedisError as error:
         if _TRANSIENT_SIGNS.search(str(error)):
-            raise CheckpointUnavailable(f"Redis does not take this now: {error}") from error
-        raise CheckpointMisconfigured(f"Redis refused a command: {error}") from error
+            raise CheckpointUnavailable(_told(error)) from error
+        advice = "; correct the number in TURNLEDGER_REDIS_URL" if _NO_SUCH_NUMBER in str(error) else ""
+        raise CheckpointMisconfigured(f"Redis refused a command: {_words(error)}{advice}") from error
+
+
+def _told(error: RedisError) -> str:
+    """Where no Redis answered, and by what words; or what one said that cannot take this now."""
+    words = _words(error)
+    found = _PLACE.match(words)
+    if found and any(word in found["words"] for word in _TLS_WORDS):
+        return f"Redis at {found['where']} has not the TLS that TURNLEDGER_REDIS_URL asks for: {found['words']}"
+    if found:
+        return f"Redis does not answer at {found['where']}: {found['words']}; {_NOT_THERE}"
+    if words.startswith(_NO_GREETING):
+        return f"Redis does not answer: {words}; {_NOT_THERE} (rediss:// is for a Redis that talks TLS)"
+    if words.startswith(_SILENCE):
+        return f"Redis does not answer: {words}"
+    return f"Redis does not take this now: {words}"
+
+
+def _words(error: RedisError) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -29,7 +29,16 @@ _MISCONFIGURED_WORDS = {
     "authentication failed": "correct the user or password in TURNLEDGER_DATABASE_URL",
     "no pg_hba.conf entry": "allow this host in pg_hba.conf, or correct TURNLEDGER_DATABASE_URL",
     "permission denied": "grant the user what it needs",
+    "invalid sslmode value": "correct TURNLEDGER_DATABASE_URL",
 }
+# Where libpq was refused, and by what words; of several addresses of a host the last one is told.
+_PLACE = re.compile(
+    r'connection to server (?:at "(?P<host>[^"]*)"(?: \([^)]*\))?, port (?P<port>\d+)|on socket "(?P<socket>[^"]*)") '
+    r"failed: (?:(?P<answered>FATAL): +)?(?P<words>[^\n]*)"
+)
+_NO_ADDRESS = re.compile(r"failed to resolve host '(?P<host>[^']*)'")
+_DRIVER_PREFIX = re.compile(r"^(?:connection failed|connection is bad): ")
+_TLS_WORDS = ("SSL", "certificate")
 
 
 def translate(error: SQLAlchemyError | psycopg.Error | UnicodeEncodeError) -> TurnledgerError:
@@ -62,8 +71,25 @@ def _by_sqlstate(error: psycopg.Error, sqlstate: str) -> TurnledgerError:
 def _without_sqlstate(error: psycopg.Error) -> TurnledgerError:
     if not isinstance(error, psycopg.OperationalError):
         return StoreRefused(f"the driver refused the data: {error}", sqlstate="22000", constraint=None)
-    words = " ".join(str(error).split())
+    where, words, answered = _told(str(error))
     for sign, remedy in _MISCONFIGURED_WORDS.items():
         if sign in words:
-            return StoreMisconfigured(f"Postgres refused the connection: {words}; {remedy}")
-    return StoreUnavailable(f"Postgres does not answer: {words}")
+            return StoreMisconfigured(f"Postgres{where} refuses the connection: {words}; {remedy}")
+    if answered:
+        return StoreUnavailable(f"Postgres{where} takes no connection now: {words}")
+    if where and any(word in words for word in _TLS_WORDS):
+        return StoreUnavailable(f"Postgres{where} has not the TLS that TURNLEDGER_DATABASE_URL asks for: {words}")
+    advice = "; start it, or correct TURNLEDGER_DATABASE_URL" if where or "timeout" in words else ""
+    return StoreUnavailable(f"Postgres does not answer{where}: {words}{advice}")
+
+
+def _told(message: str) -> tuple[str, str, bool]:
+    """Of a failed connection the place, what was said in one line, and whether a Postgres said it."""
+    if nameless := _NO_ADDRESS.search(message):
+        return f" at {nameless['host']}", "no host of this name is known", False
+    found = list(_PLACE.finditer(message))
+    if not found:
+        return "", _DRIVER_PREFIX.sub("", message.strip()).partition("\n")[0], False
+    last = found[-1]
+    place = last["socket"] or f"{last['host']}:{last['port']}"
+    return f" at {place}", " ".join(last["words"].split()), last["answered"] is not None

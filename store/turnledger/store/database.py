@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, Engine, TextClause, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -19,6 +20,7 @@ from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings, read_settings
 
 _DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error, UnicodeEncodeError)  # the last one is how it refuses text
+HIGHEST_PORT = 65_535
 _PARAMETER = re.compile(r"(?<!:):(\w+)")  # `:name`, but not the type in `value::text`
 
 
@@ -118,7 +120,7 @@ def _make_engine(settings: StoreSettings) -> Engine:
         raise _unreadable_url()
     if url.get_backend_name() != "postgresql":
         raise InvalidInput(f"TURNLEDGER_DATABASE_URL names {url.get_backend_name()!r}; only postgresql:// is supported")
-    return create_engine(
+    engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         isolation_level="READ COMMITTED",
         pool_size=settings.pool_size,
@@ -126,12 +128,26 @@ def _make_engine(settings: StoreSettings) -> Engine:
         hide_parameters=True,  # an error that is logged must not quote a conversation
         connect_args=_connect_arguments(settings, options=url.query.get("options", "")),
     )
+    _check_options(engine)
+    return engine
+
+
+def _check_options(engine: Engine) -> None:
+    """Refuse now what the driver would refuse at each connection as if it were the data or the server."""
+    _, options = engine.dialect.create_connect_args(engine.url)
+    options.pop("context", None)  # of the driver itself, and no option of a connection
+    try:
+        make_conninfo(**options)
+    except psycopg.Error:  # its words may quote a part of a password
+        raise _unreadable_url() from None
+    if engine.url.port is not None and not 0 < engine.url.port <= HIGHEST_PORT:
+        raise InvalidInput(f"the port in TURNLEDGER_DATABASE_URL is none: it is a number from 1 to {HIGHEST_PORT}")
 
 
 def _unreadable_url() -> InvalidInput:
     return InvalidInput(
         "TURNLEDGER_DATABASE_URL cannot be read; write postgresql://user:password@host:port/database, with what is "
-        "neither letter nor digit in the password percent-encoded"
+        "neither letter nor digit in the password percent-encoded, and after a ? only options of libpq"
     )
 
 
