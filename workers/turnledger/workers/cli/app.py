@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from turnledger.checkpoint.connection import translated
-from turnledger.store import TurnledgerError
 from turnledger.workers.cli import exits
 from turnledger.workers.cli.logs import configure_logging
-from turnledger.workers.cli.output import Output, complain, tolerate_any_text
+from turnledger.workers.cli.mistakes import told_in_one_line
+from turnledger.workers.cli.output import Output
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL, UP_FOLDER, use_servers
+from turnledger.workers.cli.streams import open_streams
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items()) + "."
 
@@ -21,14 +21,8 @@ class _Commands(TyperGroup):
     """Turns what went wrong into one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        try:
-            with translated():
-                return super().invoke(ctx)
-        except TurnledgerError as error:
-            complain(str(error))
-            raise typer.Exit(exits.exit_code_of(error)) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(exits.INTERRUPTED) from None
+        with told_in_one_line():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -54,7 +48,7 @@ def _output(*, as_json: bool) -> Output:
 
 def main() -> None:
     """Run the command line and exit."""
-    tolerate_any_text()
+    open_streams()
     app(prog_name="turnledger")
 
 

@@ -8,6 +8,7 @@ NEEDS_A_PERSON = 1
 INVALID = 2
 AWAY = 3
 INTERRUPTED = 130
+READER_GONE = 141  # as a shell tells of a program that SIGPIPE has ended
 
 MEANINGS = {
     OK: "all is well",
@@ -15,6 +16,7 @@ MEANINGS = {
     INVALID: "wrong usage, or input that is not valid or not there",
     AWAY: "a server is not there, or cannot take this now",
     INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM)",
+    READER_GONE: "nobody reads the output any more",
 }
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import structlog
 from pydantic import Field
@@ -41,7 +41,7 @@ def configure_logging(stream: TextIO | None = None) -> None:
     structlog.configure(
         processors=_processors(settings, stream=stream),
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(stream))),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -87,6 +87,22 @@ def _processors(settings: LogSettings, *, stream: TextIO) -> list[Processor]:
 def _add_process(_: object, __: str, event: EventDict) -> EventDict:
     event["process"] = os.getpid()
     return event
+
+
+class _Lossy:
+    """A stream whose trouble is nobody's: a full disk, or a reader that is gone, must not fail a commit."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 class _FirstLines(logging.Handler):

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import suppress
 from typing import Literal
 
 from rich.console import Console
@@ -15,20 +16,20 @@ Output = Literal["text", "json"]
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def tolerate_any_text() -> None:
-    """A terminal that cannot show a character gets its escape instead of an error."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files here
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: the command ends as `told_in_one_line` says, and not as if something were wrong."""
+        raise BrokenPipeError
 
 
 def console() -> Console:
     """Standard output for a person."""
-    return Console(highlight=False)
+    return _Console(highlight=False)
 
 
 def error_console() -> Console:
     """Standard error for a person."""
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False)
 
 
 def print_line(screen: Console, line: Text) -> None:
@@ -47,8 +48,9 @@ def print_json(value: object) -> None:
 
 def complain(message: str) -> None:
     """One line on standard error that says what is wrong."""
-    sys.stderr.write(f"turnledger: {visible(' '.join(message.split()))}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # nobody reads it: the exit code still tells
+        sys.stderr.write(f"turnledger: {visible(' '.join(message.split()))}\n")
+        sys.stderr.flush()
 
 
 def many(number: int, noun: str) -> str:

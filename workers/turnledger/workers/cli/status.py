@@ -28,8 +28,8 @@ def run_status(*, output: Output) -> int:
 def _print(status: Status, sentences: list[str]) -> None:
     screen = console()
     table = Table(show_header=False, box=None, padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
     table.add_column(style="dim")
     for row in [*_on_their_way(status), *_set_aside(status), *_at_work(status), *_stored(status)]:
         table.add_row(*row)
