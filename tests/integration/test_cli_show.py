@@ -235,7 +235,7 @@ def test_without_redis_a_turn_that_postgres_does_not_know_is_not_called_unknown(
     monkeypatch.setenv(REDIS_URL, "redis://127.0.0.1:1/0")
     show_turn(turn.turn_id, output="text")
     shown = capsys.readouterr().out
-    assert "In Redis: Redis does not take this now" in shown
+    assert "In Redis: Redis does not answer at 127.0.0.1:1" in shown
     assert "In Postgres: completed" in shown
     with pytest.raises(CheckpointUnavailable):
         show_turn("unknown", output="text")

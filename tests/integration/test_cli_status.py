@@ -105,6 +105,7 @@ def test_every_figure_has_its_value(stores: Stores, node: Turns, printed: Printe
         "queued_jobs": 3,
         "queued_rewrites": 0,
         "failed_jobs": 0,
+        "failed_turns": [],
         "redis_memory_share": None,
         "redis_memory_share_limit": 0.85,
         "late_commit": False,

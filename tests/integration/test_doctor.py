@@ -109,7 +109,7 @@ def test_the_text_names_each_check_once_and_counts_them(stores: Stores, capsys: 
     shown = capsys.readouterr().out
     for check in CHECKS:
         assert shown.count(f"  {check.name}: ") == 1
-    assert "20 checks: 18 fine, 2 wrong." in shown
+    assert "22 checks: 20 fine, 2 wrong." in shown
     assert "fix: Run `turnledger clock`" in shown
 
 
@@ -293,13 +293,13 @@ def test_a_turn_that_postgres_refused(stores: Stores, node: Turns, doctor: Docto
     """OP-3, QU-6"""
     turn = _complete(node, 1)
     stores.records.reject(turn.turn_id, ledger=LEAD, reason="a byte that Postgres cannot hold")
-    assert turn.turn_id in only(doctor, "failed jobs").finding
+    assert turn.turn_id in only(doctor, "rejected").finding
 
 
 def test_a_commit_job_that_failed(stores: Stores, doctor: Doctor) -> None:
     """OP-3"""
     stores.redis.zadd(stores.keys.failed_registry, {"turn-x": time.time() + 60})
-    assert only(doctor, "failed jobs").finding == "1 commit job failed"
+    assert only(doctor, "failed jobs").finding == "1 commit job failed (x)"
 
 
 def test_a_turn_that_waits_for_too_long(stores: Stores, node: Turns, doctor: Doctor) -> None:

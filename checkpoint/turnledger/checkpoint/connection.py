@@ -45,6 +45,7 @@ _PLACE = re.compile(r"^Error -?\d+ connecting to (?:unix socket: )?(?P<where>.+?
 _NO_GREETING = "Timeout connecting"
 _SILENCE = "Timeout reading"
 _NUMBERED = ("redis", "rediss")  # the path of any other URL is no number of a database
+_USUAL_PORT = 6379
 _NO_SUCH_NUMBER = "DB index is out of range"
 _TLS_WORDS = ("SSL", "certificate")
 _NOT_THERE = "start it, or correct TURNLEDGER_REDIS_URL"
@@ -97,6 +98,14 @@ def _check_number(url: str) -> None:
         raise ValueError
 
 
+def place_of(url: str) -> str:
+    """Which Redis the URL of a client names, without user and password: localhost:6379/0."""
+    parts = urlsplit(url)
+    if parts.scheme not in _NUMBERED:
+        return parts.path
+    return f"{parts.hostname or 'localhost'}:{parts.port or _USUAL_PORT}/{parts.path.strip('/') or 0}"
+
+
 def connection_options(settings: CheckpointSettings) -> dict[str, object]:
     """How patient a connection is, for our client and for RQ's."""
     backoff = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
@@ -120,7 +129,9 @@ def translated() -> Iterator[None]:
     try:
         yield
     except _REFUSALS as error:
-        raise CheckpointMisconfigured(f"Redis refuses this user: {_words(error)}; check TURNLEDGER_REDIS_URL") from error
+        raise CheckpointMisconfigured(
+            f"Redis refuses this user: {_words(error)}; check TURNLEDGER_REDIS_URL"
+        ) from error
     except _TRANSIENT as error:
         raise CheckpointUnavailable(_told(error)) from error
     except RedisError as error:

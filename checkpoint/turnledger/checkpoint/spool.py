@@ -57,6 +57,15 @@ class Spool:
             return []
         return sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
 
+    def fault(self) -> str:
+        """Why this process can neither read nor write it; empty where it can, or where it is still to be made."""
+        if not self._folder.exists():
+            return ""
+        if not self._folder.is_dir():
+            return f"the spool folder {self._folder} is no folder"
+        allowed = os.access(self._folder, os.R_OK | os.W_OK | os.X_OK)
+        return "" if allowed else f"this user may not read and write the spool folder {self._folder}"
+
     def turns(self) -> Iterator[SpooledTurn]:
         """The turns that wait, oldest first.
 

@@ -43,7 +43,7 @@ def test_turns_are_shown_by_state(stores: Stores, node: Turns, open_dashboard: D
     _reject(stores, _complete(node, 9))
     open_dashboard.surveyor.look()
     tiles = _tiles(open_dashboard.visitor().page())
-    assert tiles == {"Pending": "3", "Running": "1", "Parked": "1", "Stale": "0", "Blocked": "0", "Rejected": "1"}
+    assert tiles == {"Pending": "3", "Running": "1", "Parked": "1", "Replaced": "0", "Blocked": "0", "Rejected": "1"}
 
 
 def test_rejected_blocked_and_stale_turns_are_listed_with_their_reasons(
@@ -205,7 +205,7 @@ def test_a_page_is_shown_while_postgres_is_away(stores: Stores, node: Turns, ope
     finally:
         with stores.connection() as connection:
             connection.execute("ALTER TABLE ledger_gone RENAME TO ledger")
-    assert "Postgres does not answer" in page
+    assert "Postgres cannot be asked" in page
     assert _tiles(page)["Pending"] == "1"
 
 

@@ -28,7 +28,11 @@ def _set_aside(status: Status) -> list[str]:
             "`turnledger show --turn ID` says where it lies"
         )
     if status.failed_jobs > status.rejected:
-        found.append(f"{many(status.failed_jobs, 'commit job')} failed: rq-dashboard shows the reasons")
+        names = _listed([turn for turn in status.failed_turns if turn not in status.rejected_turns])
+        found.append(
+            f"{many(status.failed_jobs - status.rejected, 'commit job')} failed{names}: the clock commits such a turn "
+            "within a minute; where it does not, the workers' log and rq-dashboard have the reason"
+        )
     return found
 
 
@@ -65,6 +69,10 @@ def _who_is_missing(status: Status) -> str:
     if not status.workers:
         return "no worker is alive; run `turnledger worker`"
     return "look into the log of the workers" if status.clock else "no clock runs; run `turnledger clock`"
+
+
+def _listed(turn_ids: Sequence[str]) -> str:
+    return f" ({', '.join(turn_ids)})" if turn_ids else ""
 
 
 def _named(turn_ids: Sequence[str], number: int) -> str:

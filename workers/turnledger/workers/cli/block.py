@@ -70,6 +70,8 @@ def _print_text(name: LedgerName, *, block: str, task: str | None) -> None:
     if sys.stdout.isatty() and text:
         sys.stdout.buffer.write(b"\n")  # into a file or a pipe goes the text itself, and not a byte more
     sys.stdout.flush()
+    if text and sys.stderr.isatty() and not sys.stdout.isatty():
+        sys.stderr.write("\n")  # both may end on one terminal, as behind `| cat`
     if not block:
         _say(f"no earlier turn of agent {name.agent!r} on conversation {name.conversation!r} would be shown")
     _say(f"block: {_Size.of(block)}" + ("" if task is None else f"; user message: {_Size.of(text)}"))

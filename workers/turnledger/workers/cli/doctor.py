@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from turnledger.workers.cli.exits import AWAY, NEEDS_A_PERSON, OK
 from turnledger.workers.cli.output import Output, console, print_json, visible
-from turnledger.workers.doctor import CHECKS, Result, Verdict, examine, gather
+from turnledger.workers.doctor import ACCESS, CHECKS, NOT_LOOKED_AT, Result, Verdict, examine, gather
 from turnledger.workers.redis_rights import Role
 
 _SIGNS = {
@@ -54,12 +54,18 @@ def _plain(result: Result) -> dict[str, str]:
 
 def _print(results: Sequence[Result]) -> None:
     screen = console()
+    passed_over = [result for result in results if result.finding == NOT_LOOKED_AT]
     for result in results:
+        if result in passed_over:
+            continue
         sign, style = _SIGNS[result.verdict]
         screen.print(f"{sign}  {result.check}: {visible(result.finding)}", style=style, markup=False, soft_wrap=True)
         for name, text in (("why", result.why), ("fix", result.fix)):
             if text:
                 screen.print(f"{_INDENT}{name}: {text}", markup=False, soft_wrap=True)
+    if passed_over:
+        names = ", ".join(result.check for result in passed_over)
+        screen.print(f"{_SIGNS[Verdict.AWAY][0]}  not looked at, for what {ACCESS} says: {names}", soft_wrap=True)
     counts = Counter(result.verdict for result in results)
     told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
     screen.print(f"\n{len(results)} checks: {told}.", soft_wrap=True)

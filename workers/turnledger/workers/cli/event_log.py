@@ -17,9 +17,9 @@ from turnledger.store.times import time_text
 from turnledger.workers.cli.exits import NotThere
 from turnledger.workers.cli.looking import snapshot
 from turnledger.workers.cli.output import Output, console, print_json, print_line, visible
+from turnledger.workers.cli.short_ids import SHORT_ID
 from turnledger.workers.cli.summaries import facts
 
-SHORT_ID = 8
 LEAST_FACTS = 40  # columns: a narrower terminal shortens the turns' ids instead
 HEADINGS = ("seq", "time", "type", "version", "turn", "bytes", "facts")
 NUMBERS = (0, 3, 5)  # of the columns; they stand to the right

@@ -13,8 +13,8 @@ from turnledger.store import Database, check_revision, read_settings
 from turnledger.store.retention import read_totals
 from turnledger.store.times import time_text
 from turnledger.workers.cli.counting import NAMED, count_turns
-from turnledger.workers.cli.fleet import Fleet
-from turnledger.workers.cli.servers import the_database, the_records
+from turnledger.workers.cli.fleet import JOB_PREFIX, Fleet
+from turnledger.workers.cli.servers import database_to_look_at, the_records
 from turnledger.workers.clock import CLOCK_LOCK
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.worker import rq_connection
@@ -56,6 +56,7 @@ class Status:
     queued_jobs: int
     queued_rewrites: int
     failed_jobs: int
+    failed_turns: tuple[str, ...]
     redis_memory_bytes: int
     redis_memory_share: float | None
     redis_memory_share_limit: float
@@ -84,7 +85,7 @@ def read_status() -> Status:
     Raises:
         StoreUnavailable, CheckpointUnavailable, SchemaMismatch, ...: a server cannot be asked.
     """
-    with the_database() as database:
+    with database_to_look_at() as database:
         check_revision(database)
         stored = read_stored(database)
     with the_records() as records:
@@ -153,7 +154,10 @@ def _queue(records: Records) -> dict[str, Any]:
         pipeline.llen(keys.queue)
         pipeline.llen(keys.rewrites)
         pipeline.zcard(keys.failed_registry)
-        (seconds, microseconds), pending, oldest, quarantined, aside, queued, rewrites, failed = pipeline.execute()
+        pipeline.zrange(keys.failed_registry, 0, NAMED - 1)
+        (seconds, microseconds), pending, oldest, quarantined, aside, queued, rewrites, failed, jobs = (
+            pipeline.execute()
+        )
     return {
         "pending": pending,
         "pending_limit": records.settings.pending_turns,
@@ -163,6 +167,7 @@ def _queue(records: Records) -> dict[str, Any]:
         "queued_jobs": queued,
         "queued_rewrites": rewrites,
         "failed_jobs": failed,
+        "failed_turns": tuple(job.removeprefix(JOB_PREFIX) for job in jobs),
     }
 
 

@@ -19,7 +19,7 @@ from turnledger.store.ledger import Head, StoredEntry, read_head, recent_entries
 from turnledger.store.schema import ledger, ledger_entry, ledger_event, ledger_turn
 from turnledger.store.steps import decode_step
 from turnledger.workers.cli.exits import NotThere
-from turnledger.workers.cli.servers import the_database, the_records
+from turnledger.workers.cli.servers import database_to_look_at, the_records
 
 ASKER = "-"  # `look` wants a turn that asks; no turn has this id, since ours are longer
 MOST_ENTRIES = 1_000
@@ -135,7 +135,7 @@ def look_at_turn(turn_id: str) -> TurnLook:
 @contextmanager
 def snapshot() -> Iterator[Connection]:
     """One moment of a database that has this version's schema."""
-    with the_database() as database:
+    with database_to_look_at() as database:
         check_revision(database)
         with database.snapshot() as connection:
             yield connection

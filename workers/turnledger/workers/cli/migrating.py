@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from turnledger.store.migrate import make_roles
+from turnledger.store.migrate import make_roles, migrate
 from turnledger.workers.cli.output import Output, console, print_json
-from turnledger.workers.cli.servers import migrate_here, the_database
+from turnledger.workers.cli.servers import database_to_look_at
 
 Roles = Literal["made", "as they are"]
 
@@ -15,8 +15,9 @@ def run_migrate(*, roles: Roles, output: Output) -> None:
     Raises:
         StoreUnavailable, StoreBusy, StoreMisconfigured, SchemaMismatch: it was not migrated, or the roles not made.
     """
-    revision = migrate_here()
-    made = _make_roles() if roles == "made" else ()
+    with database_to_look_at() as database:
+        revision = migrate(database)
+        made = make_roles(database) if roles == "made" else ()
     if output == "json":
         print_json({"revision": revision, "roles": list(made)})
         return
@@ -24,8 +25,3 @@ def run_migrate(*, roles: Roles, output: Output) -> None:
     screen.print(f"The database is at schema revision {revision}, as this version needs it.", soft_wrap=True)
     if made:
         screen.print(f"The roles {', '.join(made)} have what they need; grant each to a login user.", soft_wrap=True)
-
-
-def _make_roles() -> tuple[str, ...]:
-    with the_database() as database:
-        return make_roles(database)

@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, InvalidInput, migrate, read_settings
+from turnledger.workers.cli.output import complain
 from turnledger.workers.embedded import EmbeddedServers, embedded_servers, running_servers
 
 DATABASE_URL = "TURNLEDGER_DATABASE_URL"
@@ -35,6 +37,17 @@ def use_servers(*needed: str) -> None:
     os.environ.update(urls(found))
 
 
+def use_up() -> None:
+    """Where the environment names no servers and `turnledger up` runs in this folder, name those.
+
+    Raises:
+        InvalidInput: only one of the two URLs is set.
+    """
+    found = None if environment_names_servers() else running_servers(UP_FOLDER)
+    if found is not None:
+        os.environ.update(urls(found))
+
+
 def servers_in_words() -> str:
     """Which servers `servers_or_own` would take.
 
@@ -42,6 +55,9 @@ def servers_in_words() -> str:
         InvalidInput: only one of the two URLs is set.
     """
     if environment_names_servers():
+        found = running_servers(UP_FOLDER)
+        if found is not None and urls(found).items() <= os.environ.items():
+            return "the Postgres and the Redis of the `turnledger up` of this folder"
         return "the Postgres and the Redis that the environment names"
     return "a Postgres and a Redis of its own"
 
@@ -97,9 +113,27 @@ def environment(values: dict[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def the_database() -> Iterator[Database]:
-    """The Postgres of the environment; its connections are closed with the block."""
-    database = Database.from_settings()
+def the_database(*, config: Literal["read", "left out"] = "read") -> Iterator[Database]:
+    """The Postgres of the environment; its connections are closed with the block. Left out, no live section is read."""
+    database = Database.from_settings(**({} if config == "read" else {"config": None}))
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def database_to_look_at() -> Iterator[Database]:
+    """As `the_database`, for a command to which the live section does not matter: a broken one is told, in a line.
+
+    Raises:
+        InvalidInput: something else cannot be used.
+    """
+    try:
+        database = Database.from_settings()
+    except InvalidInput as error:
+        database = Database.from_settings(config=None)
+        complain(f"{error}; processes that start refuse this file, this command does without")
     try:
         yield database
     finally:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from turnledger.checkpoint import CheckpointMisconfigured, CheckpointUnavailable
 from turnledger.checkpoint.record import UNFINISHED, Record
 from turnledger.store import CorruptData, LedgerName
 from turnledger.store.block import render_entry
@@ -16,7 +17,8 @@ from turnledger.store.events import Event
 from turnledger.store.json_text import decode_json
 from turnledger.store.ledger import StoredEntry
 from turnledger.store.times import time_text
-from turnledger.workers.cli.event_log import SHORT_ID, event_members
+from turnledger.workers.cli.event_log import event_members
+from turnledger.workers.cli.exits import NotThere
 from turnledger.workers.cli.looking import (
     LedgerLook,
     StoredTurn,
@@ -35,6 +37,7 @@ from turnledger.workers.cli.output import (
     visible,
     visible_lines,
 )
+from turnledger.workers.cli.short_ids import SHORT_ID, whole_turn_id
 from turnledger.workers.cli.summaries import summary
 
 TYPE_COLUMNS = 23  # the longest name of a type
@@ -66,7 +69,8 @@ def show_history(agent: str, *, conversation: str, version: int, output: Output)
     """
     steps = look_at_history(LedgerName(agent, conversation), version=version)
     if output == "json":
-        print_json([{"role": step.role, "source": step.source, "content": step.value} for step in steps])
+        members = [{"role": step.role, "source": step.source, "content": step.value} for step in steps]
+        print_json({"agent": agent, "conversation": conversation, "history_version": version, "steps": members})
         return
     screen = console()
     screen.print(Text(f"{agent} · {conversation}, history version {version}: {many(len(steps), 'step')}", style="bold"))
@@ -75,16 +79,26 @@ def show_history(agent: str, *, conversation: str, version: int, output: Output)
 
 
 def show_turn(turn_id: str, *, output: Output) -> None:
-    """Print one turn, whole.
+    """Print one turn, whole; the beginning of its id will do where no other turn's begins like that.
 
     Raises:
-        InvalidInput: this is no turn id, or there is no such turn.
+        InvalidInput: this is no turn id, there is no such turn, or there are several.
     """
-    look = look_at_turn(turn_id)
+    look = _look_at_turn(turn_id)
     if output == "json":
         print_json(_turn_members(look))
     else:
         _print_turn(console(), look)
+
+
+def _look_at_turn(given: str) -> TurnLook:
+    try:
+        return look_at_turn(given)
+    except (NotThere, CheckpointUnavailable, CheckpointMisconfigured):
+        whole = whole_turn_id(given)
+        if whole == given:
+            raise
+        return look_at_turn(whole)
 
 
 def _print_ledger(screen: Console, look: LedgerLook) -> None:

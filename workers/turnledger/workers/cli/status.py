@@ -4,10 +4,14 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from turnledger.checkpoint import CheckpointSettings
+from turnledger.checkpoint.connection import place_of
+from turnledger.store import read_settings
 from turnledger.workers.cli.attention import attention
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.figures import Status, read_status
 from turnledger.workers.cli.output import Output, console, print_json, visible
+from turnledger.workers.settings import WorkerSettings
 
 MIB = 1024 * 1024
 
@@ -67,11 +71,21 @@ def _at_work(status: Status) -> list[Row]:
     limit = "it has no limit" if share is None else f"{share:.0%} of its limit"
     return [
         ("Redis memory", f"{status.redis_memory_bytes / MIB:,.1f} MiB", limit),
-        ("workers", f"{status.workers:,}", "heard of within the last minute"),
+        ("workers", f"{status.workers:,}", _heard(status)),
         ("rewriters", f"{status.rewriters:,}", "likewise; workers of the queue of rewrites"),
         ("upkeep", f"{status.upkeep:,}", "likewise"),
-        ("clock", "runs" if status.clock else "none", ""),
+        ("clock", "runs" if status.clock else "none", "in this database"),
     ]
+
+
+def _heard(status: Status) -> str:
+    """A killed worker counts until its time is over, and those of another Redis, number or prefix never do."""
+    seconds = f"{read_settings(WorkerSettings).worker_ttl_s} s"
+    if status.workers or status.upkeep:
+        return f"heard of within {seconds}: one that was killed counts for so long"
+    settings = read_settings(CheckpointSettings)
+    place = f"{place_of(settings.redis_url)}, prefix {settings.rq_prefix}"
+    return f"none heard of within {seconds} in {place}: one that runs may use another Redis, number or prefix"
 
 
 def _stored(status: Status) -> list[Row]:

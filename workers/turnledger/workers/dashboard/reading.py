@@ -68,7 +68,7 @@ class Look:
     surveyed_s: float
     rejected: Sequence[ListedTurn]
     blocked: Sequence[ListedTurn]
-    stale: Sequence[ListedTurn]
+    replaced: Sequence[ListedTurn]
     workers: Sequence[ListedWorker]
     hour: Sequence[Minute]
     usage: Sequence[Spent]
@@ -109,7 +109,7 @@ class Reader:
             surveyed_s=time.monotonic() - last.at,
             rejected=listed["rejected"],
             blocked=listed["blocked"],
-            stale=listed["replaced"],
+            replaced=listed["replaced"],
             workers=workers[:MOST_WORKERS],
             hour=self._tally.last_hour(),
             usage=[replace(each, model=visible(each.model)) for each in self._usage.last_day()[:MOST_MODELS]],

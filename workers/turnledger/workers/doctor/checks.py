@@ -6,6 +6,9 @@ from enum import Enum
 
 from turnledger.workers.doctor.facts import Facts, Unasked
 
+ACCESS = "access"  # the check that says why a server was not asked; the others refer to it
+NOT_LOOKED_AT = f"not looked at, for what `{ACCESS}` says"
+
 
 class Verdict(Enum):
     """How a check ended. UNKNOWN: this user or this server does not tell. AWAY: a server it asks does not answer."""
@@ -38,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one check; `why` and `fix` are empty where all is fine."""
+    """What came of one check; `why` and `fix` are empty where all is fine, or where nothing could be looked at."""
 
     check: str
     verdict: Verdict
@@ -61,7 +64,8 @@ def _result(check: Check, facts: Facts) -> Result:
     try:
         look = check.look(facts)
     except Unasked as unasked:
-        return Result(check.name, Verdict.AWAY if unasked.away else Verdict.UNKNOWN, str(unasked))
+        verdict = Verdict.AWAY if unasked.away else Verdict.UNKNOWN
+        return Result(check.name, verdict, str(unasked) if check.name == ACCESS else NOT_LOOKED_AT)
     if look.wrong:
         return Result(check.name, Verdict.WRONG, look.wrong, check.why, check.fix)
     if look.unknown:

@@ -32,11 +32,6 @@ class Asked(Generic[Fact]):
             raise self.answer
         return self.answer
 
-    @property
-    def refusal(self) -> str:
-        """Why the question was refused; empty when it was answered, or the server is away."""
-        return str(self.answer) if isinstance(self.answer, Unasked) and not self.answer.away else ""
-
 
 @dataclass(frozen=True, slots=True)
 class RedisServer:
@@ -77,6 +72,7 @@ class RedisTurns:
     blocked: int
     blocked_turns: tuple[str, ...]
     failed_jobs: int
+    failed_turns: tuple[str, ...]
     quarantined: int
     quarantined_turns: tuple[str, ...]
     foreign_jobs: tuple[str, ...]
@@ -118,13 +114,15 @@ class PostgresFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What holds for this host and this process alone."""
+    """What holds for this host and this process alone. `config_fault` is empty where the live section can be used."""
 
     rq_version: Version
     redis_py_version: Version
     imported_rq_prefix: str
     spooled: tuple[str, ...]
     refused_spool: tuple[str, ...]
+    spool_fault: str
+    config_fault: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +137,11 @@ class Facts:
     fleets: Asked[Fleets]
     postgres: Asked[PostgresFacts]
 
-    @property
-    def refusals(self) -> tuple[str, ...]:
-        """Why questions were refused, each reason once."""
+    def unanswered(self, *, away: bool) -> tuple[str, ...]:
+        """Why questions were not answered, each reason once: of servers that are away, or of those that refused."""
         asked: tuple[Asked[object], ...] = (self.redis, self.rights, self.turns, self.fleets, self.postgres)  # type: ignore[assignment]  # read only
-        return tuple(dict.fromkeys(each.refusal for each in asked if each.refusal))
+        answers = [each.answer for each in asked]
+        return tuple(dict.fromkeys(str(each) for each in answers if isinstance(each, Unasked) and each.away is away))
 
 
 def version_of(text: str) -> Version:

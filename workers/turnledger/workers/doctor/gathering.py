@@ -13,8 +13,9 @@ from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.spool import Spool
-from turnledger.store import InvalidInput, TurnledgerError, read_settings
+from turnledger.store import InvalidInput, StoreSettings, TurnledgerError, read_settings
 from turnledger.store.database import run_statement
+from turnledger.store.live_config import LiveConfig
 from turnledger.store.migrate import current_revision, head_revision
 from turnledger.workers.cli.figures import clock_runs, fleet_figures, turn_figures
 from turnledger.workers.cli.servers import the_database, the_records
@@ -90,7 +91,17 @@ def _host(settings: CheckpointSettings) -> HostFacts:
         imported_rq_prefix=RQ_KEY_PREFIX,
         spooled=tuple(str(path) for path in Spool(folder).files()),
         refused_spool=tuple(str(path) for path in aside),
+        spool_fault=Spool(folder).fault(),
+        config_fault=_config_fault(),
     )
+
+
+def _config_fault() -> str:
+    try:
+        LiveConfig(read_settings(StoreSettings).config)
+    except InvalidInput as error:
+        return str(error)
+    return ""
 
 
 def _redis_server(records: Records, *, now: Now) -> RedisServer:
@@ -130,7 +141,7 @@ def _redis_turns(records: Records) -> RedisTurns:
 
 
 def _postgres(*, now: Now) -> PostgresFacts:
-    with the_database() as database:
+    with the_database(config="left out") as database:
         revision, needed = current_revision(database), head_revision()
         with database.snapshot() as connection:
             skew_s, error_s = _skew(lambda: float(connection.scalar(_TIME) or 0.0), now=now)

@@ -16,12 +16,12 @@ def _workers(facts: Facts) -> Look:
         wanted["rewrites"] = fleets.rewriters
     missing = [f"no worker of the {queue} was heard of lately" for queue, number in wanted.items() if not number]
     numbers = ", ".join(f"{number} of the {queue}" for queue, number in wanted.items())
-    return either("; ".join(missing), fine=f"workers: {numbers}")
+    return either("; ".join(missing), fine=f"heard of lately: {numbers}")
 
 
 def _spool(facts: Facts) -> Look:
     waiting, refused = facts.host.spooled, facts.host.refused_spool
-    faults = []
+    faults = [facts.host.spool_fault] if facts.host.spool_fault else []
     if waiting:
         faults.append(f"{many(len(waiting), 'completed turn')} on this host's disk, the oldest in {waiting[0]}")
     if refused:
@@ -29,7 +29,18 @@ def _spool(facts: Facts) -> Look:
     return either("; ".join(faults), fine="nothing waits on this host's disk")
 
 
+def _config(facts: Facts) -> Look:
+    return either(facts.host.config_fault, fine="the live section can be used")
+
+
 PROCESS_CHECKS = (
+    Check(
+        name="config",
+        asks="Can the file that `TURNLEDGER_CONFIG` names be used?",
+        why="A process that starts refuses it, and one that runs goes on with the last section that was good.",
+        fix="Correct what the finding names, or unset `TURNLEDGER_CONFIG`.",
+        look=_config,
+    ),
     Check(
         name="clock",
         asks="Does some process hold the lock of the clock?",
@@ -51,7 +62,8 @@ PROCESS_CHECKS = (
         asks="Is the spool folder of this host empty?",
         why="A turn in it is completed and in no server: later turns do not see it, and the disk is its only copy.",
         fix="`turnledger recover` on this host commits what waits. A file that ends in .refused was refused for good: "
-        "read its reason in the log of that time, keep it or delete it.",
+        "read its reason in the log of that time, keep it or delete it. Where the folder cannot be used, let "
+        "`TURNLEDGER_SPOOL_FOLDER` name one that this user may write to.",
         look=_spool,
     ),
 )

@@ -1,7 +1,7 @@
 """Checks of the two servers themselves: what they are, how they are set, what they let us do."""
 
-from turnledger.workers.doctor.checks import Check, Look, either
-from turnledger.workers.doctor.facts import Facts, Version, version_text
+from turnledger.workers.doctor.checks import ACCESS, Check, Look, either
+from turnledger.workers.doctor.facts import Facts, Unasked, Version, version_text
 
 LEAST_REDIS = (6, 2)
 LEAST_VALKEY = (7, 2)  # the first there is
@@ -13,11 +13,10 @@ PERCENT = 100
 
 
 def _access(facts: Facts) -> Look:
-    refused = "; ".join(facts.refusals)
-    if not refused:
-        facts.redis.get()  # a server that is away has refused nothing, and answered nothing
-        facts.postgres.get()
-    return either(refused, fine="no question was refused")
+    refused, silent = facts.unanswered(away=False), facts.unanswered(away=True)
+    if silent and not refused:
+        raise Unasked("; ".join(silent), away=True)
+    return either("; ".join((*refused, *silent)), fine="no question was refused")
 
 
 def _versions(facts: Facts) -> Look:
@@ -109,11 +108,11 @@ def _memory(facts: Facts) -> Look:
 
 SERVER_CHECKS = (
     Check(
-        name="access",
+        name=ACCESS,
         asks="Does each server answer what this user asks?",
         why="What is refused here is refused to a worker or an engine node too, and it stops on that.",
-        fix="Correct the user in the URL that the finding names, or grant it its role: `turnledger migrate --roles` "
-        "for Postgres, the lines of `turnledger acl` for Redis.",
+        fix="Correct the user or the database in the URL that the finding names, or grant it its role: `turnledger "
+        "migrate --roles` for Postgres, the lines of `turnledger acl` for Redis.",
         look=_access,
     ),
     Check(

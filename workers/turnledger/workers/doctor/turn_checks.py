@@ -8,14 +8,18 @@ from turnledger.workers.doctor.checks import Check, Look, either
 from turnledger.workers.doctor.facts import Facts
 
 
-def _failed(facts: Facts) -> Look:
+def _rejected(facts: Facts) -> Look:
     turns = facts.turns.get()
-    faults = []
-    if turns.rejected:
-        faults.append(f"{many(turns.rejected, 'turn')} rejected at the commit{_named(turns.rejected_turns)}")
-    if turns.failed_jobs > turns.rejected:
-        faults.append(f"{many(turns.failed_jobs, 'commit job')} failed")
-    return either("; ".join(faults), fine="no commit failed")
+    fault = f"{many(turns.rejected, 'turn')} rejected at the commit{_named(turns.rejected_turns)}"
+    return either(fault if turns.rejected else "", fine="no turn was refused")
+
+
+def _failed(facts: Facts) -> Look:
+    """Of turns that were refused nothing: their jobs failed as well."""
+    turns = facts.turns.get()
+    number = turns.failed_jobs - turns.rejected
+    names = _named([turn for turn in turns.failed_turns if turn not in turns.rejected_turns])
+    return either(f"{many(number, 'commit job')} failed{names}" if number > 0 else "", fine="no commit job failed")
 
 
 def _oldest(facts: Facts) -> Look:
@@ -66,10 +70,19 @@ def _named(names: Sequence[str]) -> str:
 
 TURN_CHECKS = (
     Check(
-        name="failed jobs",
-        asks="Did Postgres refuse a turn for good, or a commit job fail?",
+        name="rejected",
+        asks="Did Postgres refuse a turn for good?",
         why="The turn is no history: later turns are shown it, but it is not stored, and it waits for a decision.",
         fix="`turnledger show --turn ID` says why. Mend the cause, then `turnledger requeue ID`.",
+        look=_rejected,
+    ),
+    Check(
+        name="failed jobs",
+        asks="Did a commit job fail whose turn was not refused?",
+        why="Its turn is pending, and the clock commits it within a minute, which ends the job too. One that stays "
+        "tells of trouble that time does not mend.",
+        fix="Look again after a minute. Where it stays, the workers' log and rq-dashboard have the reason, and "
+        "`turnledger show --turn ID` says how its turn stands.",
         look=_failed,
     ),
     Check(

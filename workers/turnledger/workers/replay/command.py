@@ -4,7 +4,7 @@ from pathlib import Path
 
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.output import Output, console, error_console, many, print_json
-from turnledger.workers.cli.servers import servers_in_words
+from turnledger.workers.cli.servers import servers_in_words, use_up
 from turnledger.workers.cli.stopping import unwind_on_stop
 from turnledger.workers.replay.plan import Plan, read_plan
 from turnledger.workers.replay.printing import print_problems, progress_bars, result_table
@@ -21,6 +21,7 @@ def run_replay(file: Path, *, nodes: int, workers: int, output: Output) -> int:
     """
     unwind_on_stop()
     plan = read_plan(file, nodes=nodes, workers=workers)
+    use_up()
     screen = console() if output == "text" else error_console()
     screen.print(_introduction(plan), soft_wrap=True, markup=False)
     with stage(plan, screen=screen) as playing:
