@@ -1,43 +1,27 @@
 """The command `turnledger`: each command here says what it takes and leaves the work to a module of its own."""
 
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from typer.core import TyperGroup
 
-from turnledger.workers.cli import exits
+from turnledger.workers.cli.group import DEPLOY, FLAG, LOOK, TRY, command, new_app
 from turnledger.workers.cli.logs import configure_logging
-from turnledger.workers.cli.mistakes import told_in_one_line
 from turnledger.workers.cli.output import Output
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL, UP_FOLDER, use_servers
 from turnledger.workers.cli.streams import open_streams
 
-_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in exits.MEANINGS.items()) + "."
-
-
-class _Commands(TyperGroup):
-    """Turns what went wrong into one line and an exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        with told_in_one_line():
-            return super().invoke(ctx)
-
-
-app = typer.Typer(
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EPILOG,
-    help="A durable memory of its conversations for an agent engine. Servers are named by TURNLEDGER_DATABASE_URL"
-    " and TURNLEDGER_REDIS_URL; without them, commands find the `turnledger up` of this folder.",
+app = new_app(
+    "A durable memory of its conversations for an agent engine: a turn is checkpointed in Redis while it runs, and "
+    "committed to Postgres when it has ended.\n\n"
+    "TURNLEDGER_DATABASE_URL and TURNLEDGER_REDIS_URL name the servers. Without them, commands find the "
+    "`turnledger up` of the folder in which they run. New here? `turnledger demo` needs nothing."
 )
+_command = partial(command, app)
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+Json = Annotated[bool, typer.Option("--json", metavar=FLAG, help="One JSON object instead of text.")]
 Parent = Annotated[int, typer.Option("--parent", hidden=True)]
 Log = Annotated[Path | None, typer.Option("--log", hidden=True)]
 
@@ -62,17 +46,17 @@ def _show_version(*, value: bool) -> None:
 def _every_command(
     *,
     _: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", metavar=FLAG, callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     configure_logging()
 
 
-@app.command(epilog="Example: turnledger up --workers 2", rich_help_panel="To try it")
+@_command(TRY, "up --workers 2")
 def up(
     *,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
-    folder: Annotated[Path, typer.Option(help="Where the data is kept.")] = UP_FOLDER,
+    workers: Annotated[int, typer.Option(metavar="N", min=1, help="Worker processes.")] = 2,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the data is kept.")] = UP_FOLDER,
 ) -> None:
     """Run Postgres, Redis, workers, upkeep, the clock and the dashboard in the foreground; Ctrl-C stops them."""
     from turnledger.workers.cli.up import run_up
@@ -80,12 +64,12 @@ def up(
     raise typer.Exit(run_up(folder, workers=workers))
 
 
-@app.command(epilog="Example: turnledger demo", rich_help_panel="To try it")
+@_command(TRY, "demo")
 def demo(
     *,
-    rounds: Annotated[int, typer.Option(min=1, help="How often the sample is played.")] = 25,
-    nodes: Annotated[int, typer.Option(min=1, help="Engine-node processes.")] = 2,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often the sample is played.")] = 25,
+    nodes: Annotated[int, typer.Option(metavar="N", min=1, help="Engine-node processes.")] = 2,
+    workers: Annotated[int, typer.Option(metavar="N", min=1, help="Worker processes.")] = 2,
 ) -> None:
     """Watch it work: conversations are played, a worker is killed on the way, and Postgres tells what became of them.
 
@@ -96,30 +80,39 @@ def demo(
     raise typer.Exit(run_demo(rounds=rounds, nodes=nodes, workers=workers))
 
 
-@app.command(epilog="Example: turnledger replay chats.jsonl --nodes 2 --workers 2 --json", rich_help_panel="To try it")
+@_command(TRY, "replay chats.jsonl --nodes 2 --workers 2 --json")
 def replay(
-    file: Annotated[Path, typer.Argument(help='A chat in OpenAI format a line: {"id": ..., "messages": [...]}.')],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help='A chat in OpenAI format a line: {"id": ..., "messages": [...]}.')
+    ],
     *,
-    nodes: Annotated[int, typer.Option(min=1, help="Engine-node processes; they share the conversations.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0: those that run already.")] = 1,
+    nodes: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Engine-node processes; they share the conversations.")
+    ] = 1,
+    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Worker processes; 0: those that run already.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Play conversations as an engine would, then check in Postgres that each turn is there once, in order, unchanged.
 
-    Without servers in the environment it starts its own, and removes them afterwards.
+    Servers: those of the environment, else of the `turnledger up` of this folder, else its own, which it removes.
     """
     from turnledger.workers.replay import run_replay
 
     raise typer.Exit(run_replay(file, nodes=nodes, workers=workers, output=_output(as_json=as_json)))
 
 
-@app.command(epilog="Example: turnledger worker --processes 4", rich_help_panel="In a deployment")
+@_command(DEPLOY, "worker --processes 4")
 def worker(
     *,
-    processes: Annotated[int, typer.Option(min=1, help="More than one are kept alive by this one.")] = 1,
-    burst: Annotated[bool, typer.Option("--burst", help="End when the queue is empty.")] = False,
+    processes: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Worker processes; several are kept alive by this one.")
+    ] = 1,
+    burst: Annotated[bool, typer.Option("--burst", metavar=FLAG, help="End when the queue is empty.")] = False,
     queue: Annotated[
-        str | None, typer.Option(help="The queue to work off: commits, or rewrites where a model condenses payloads.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The queue to work off: commits, or rewrites where a model condenses payloads."
+        ),
     ] = None,
     parent: Parent = 0,
     log: Log = None,
@@ -135,7 +128,7 @@ def worker(
     raise typer.Exit(work(processes=processes, until="empty" if burst else "stopped", queue=queue))
 
 
-@app.command(epilog="Example: turnledger clock", rich_help_panel="In a deployment")
+@_command(DEPLOY, "clock")
 def clock(*, parent: Parent = 0, log: Log = None) -> None:
     """Commit what a dead worker left lying. Run it on any number of replicas: one at a time does the work."""
     from turnledger.workers.cli.processes import be_a_child, tick
@@ -145,7 +138,7 @@ def clock(*, parent: Parent = 0, log: Log = None) -> None:
     tick()
 
 
-@app.command(epilog="Example: turnledger upkeep", rich_help_panel="In a deployment")
+@_command(DEPLOY, "upkeep")
 def upkeep(*, parent: Parent = 0, log: Log = None) -> None:
     """Repair turns on which Redis and Postgres disagree, whenever the clock or an engine node asks for it."""
     from turnledger.workers.cli.processes import be_a_child
@@ -156,15 +149,20 @@ def upkeep(*, parent: Parent = 0, log: Log = None) -> None:
     raise typer.Exit(run_upkeep())
 
 
-@app.command(
-    epilog="Examples: turnledger dashboard · turnledger dashboard --hash-password", rich_help_panel="In a deployment"
-)
+@_command(DEPLOY, "dashboard", "dashboard --hash-password")
 def dashboard(
     *,
-    host: Annotated[str | None, typer.Option(help="The address to listen on, else that of the settings.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="The port; 0: a free one.")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The address to listen on, else that of the settings.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65_535, help="The port; 0: a free one.")
+    ] = None,
     hash_password: Annotated[
-        bool, typer.Option("--hash-password", help="Ask for a password and print the hash that an account needs.")
+        bool,
+        typer.Option(
+            "--hash-password", metavar=FLAG, help="Ask for a password and print the hash that an account needs."
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", hidden=True)] = False,
     parent: Parent = 0,
@@ -185,11 +183,14 @@ def dashboard(
     run_dashboard(host=host, port=port, announce="silent" if quiet else "print")
 
 
-@app.command(epilog="Example: turnledger migrate --roles", rich_help_panel="In a deployment")
+@_command(DEPLOY, "migrate --roles")
 def migrate(
     *,
     roles: Annotated[
-        bool, typer.Option("--roles", help="Also make the roles owner, engine, worker and reader, without passwords.")
+        bool,
+        typer.Option(
+            "--roles", metavar=FLAG, help="Also make the roles owner, engine, worker and reader, without passwords."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -200,7 +201,7 @@ def migrate(
     run_migrate(roles="made" if roles else "as they are", output=_output(as_json=as_json))
 
 
-@app.command(epilog="Example: turnledger acl > turnledger.acl", rich_help_panel="In a deployment")
+@_command(DEPLOY, "acl > turnledger.acl")
 def acl(*, as_json: Json = False) -> None:
     """Print what engine nodes, workers and readers may do in Redis, as lines of an ACL file. No server is asked."""
     from turnledger.workers.cli.acl import run_acl
@@ -208,18 +209,18 @@ def acl(*, as_json: Json = False) -> None:
     run_acl(output=_output(as_json=as_json))
 
 
-@app.command(epilog="Example: turnledger alive", rich_help_panel="In a deployment")
+@_command(DEPLOY, "alive")
 def alive(*, as_json: Json = False) -> None:
     """Tell whether the worker, upkeep or clock of this host or container still moves. No server is asked.
 
-    They leave signs of life where TURNLEDGER_ALIVE_FOLDER says. Exit code 1: there is none, or one hangs.
+    They leave signs of life where TURNLEDGER_ALIVE_FOLDER says.
     """
     from turnledger.workers.cli.alive import run_alive
 
     raise typer.Exit(run_alive(output=_output(as_json=as_json)))
 
 
-@app.command(epilog="Example: turnledger wire > wire.json", rich_help_panel="In a deployment")
+@_command(DEPLOY, "wire > wire.json")
 def wire(*, as_json: Json = False) -> None:
     """Print what an engine in another language builds upon: scripts, statements, versions. No server is asked.
 
@@ -230,16 +231,16 @@ def wire(*, as_json: Json = False) -> None:
     run_wire(output=_output(as_json=as_json))
 
 
-@app.command(epilog="Example: turnledger status --json", rich_help_panel="To look and to repair")
+@_command(LOOK, "status --json")
 def status(*, as_json: Json = False) -> None:
-    """Show what is on its way, what is stored and who works. Exit code 1: something needs a person."""
+    """Show what is on its way, what is stored, who works, and what needs a person."""
     from turnledger.workers.cli.status import run_status
 
     use_servers()
     raise typer.Exit(run_status(output=_output(as_json=as_json)))
 
 
-@app.command(epilog="Example: turnledger doctor --role engine", rich_help_panel="To look and to repair")
+@_command(LOOK, "doctor --role engine")
 def doctor(
     *,
     role: Annotated[
@@ -247,37 +248,40 @@ def doctor(
     ] = "worker",
     as_json: Json = False,
 ) -> None:
-    """Check servers and deployment: what is wrong, why it matters, and what to do. Nothing is changed.
-
-    Exit code 1: something needs a person; 3: a server does not answer.
-    """
+    """Check servers and deployment: what is wrong, why it matters, and what to do. Nothing is changed."""
     from turnledger.workers.cli.doctor import run_doctor
 
     use_servers()
     raise typer.Exit(run_doctor(role=role, output=_output(as_json=as_json)))
 
 
-@app.command(
-    epilog="Examples: turnledger show lead jira:POC-7 --events · "
-    "turnledger show --turn 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11",
-    rich_help_panel="To look and to repair",
-)
+@_command(LOOK, "show lead jira:POC-7 --events", "show --turn 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11")
 def show(
-    agent: Annotated[str | None, typer.Argument(help="The agent, e.g. lead.")] = None,
-    conversation: Annotated[str | None, typer.Argument(help="The conversation key, e.g. jira:POC-7.")] = None,
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="The agent, e.g. lead.")] = None,
+    conversation: Annotated[
+        str | None, typer.Argument(metavar="CONVERSATION", help="The conversation key, e.g. jira:POC-7.")
+    ] = None,
     *,
-    turn: Annotated[str | None, typer.Option(help="One turn instead, whole: the id that a block names.")] = None,
+    turn: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Instead, one turn, whole. The first 8 characters of its id or more will do."),
+    ] = None,
     log: Annotated[
-        bool, typer.Option("--events", help="Instead, its events in order, without their contents.")
+        bool, typer.Option("--events", metavar=FLAG, help="Instead, its events in order, without their contents.")
     ] = False,
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest events.")] = 100,
-    before: Annotated[int | None, typer.Option(min=0, help="With --events: only those before this seq.")] = None,
+    last: Annotated[int, typer.Option(metavar="N", min=1, help="How many of the newest events.")] = 100,
+    before: Annotated[
+        int | None, typer.Option(metavar="SEQ", min=0, help="With --events: only those before this seq.")
+    ] = None,
     history: Annotated[
-        int | None, typer.Option("--version", min=0, help="Instead, the model history of this version.")
+        int | None, typer.Option("--version", metavar="N", min=0, help="Instead, the model history of this version.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show one ledger: its entries, its events, and the turns on their way."""
+    """Show one ledger, which is one agent's history of one conversation; or one turn.
+
+    Of a ledger: its entries, its newest events, and the turns on their way.
+    """
     from turnledger.workers.cli.event_log import show_events
     from turnledger.workers.cli.show import show_history, show_ledger, show_turn
 
@@ -314,12 +318,14 @@ def _check_show(
         raise typer.BadParameter("--before goes with --events")
 
 
-@app.command(epilog="Example: turnledger block lead jira:POC-7 > block.txt", rich_help_panel="To look and to repair")
+@_command(LOOK, "block lead jira:POC-7 > block.txt")
 def block(
-    agent: Annotated[str, typer.Argument(help="The agent, e.g. lead.")],
-    conversation: Annotated[str, typer.Argument(help="The conversation key, e.g. jira:POC-7.")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent, e.g. lead.")],
+    conversation: Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation key, e.g. jira:POC-7.")],
     *,
-    task: Annotated[str | None, typer.Option(help="Print the whole user message for this task.")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Print the whole user message for this task.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print what the next turn would be shown of the earlier ones, byte for byte; its size goes to standard error.
@@ -332,11 +338,11 @@ def block(
     print_block(agent, conversation=conversation, task=task, output=_output(as_json=as_json))
 
 
-@app.command(
-    epilog="Example: turnledger requeue 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11", rich_help_panel="To look and to repair"
-)
+@_command(LOOK, "requeue 6f1c0a52-77d1-4f0e-9d2b-8a3f5f0d9e11")
 def requeue(
-    turn: Annotated[str, typer.Argument(help="The turn's id; `turnledger status` names the rejected ones.")],
+    turn: Annotated[
+        str, typer.Argument(metavar="ID", help="The turn's id; `turnledger status` names the rejected ones.")
+    ],
     *,
     as_json: Json = False,
 ) -> None:
@@ -347,15 +353,15 @@ def requeue(
     run_requeue(turn, output=_output(as_json=as_json))
 
 
-@app.command(epilog="Example: turnledger reconcile --dry-run", rich_help_panel="To look and to repair")
+@_command(LOOK, "reconcile --dry-run")
 def reconcile(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Only print what would be done.")] = False,
     as_json: Json = False,
 ) -> None:
     """Look at every turn once and repair those on which Redis and Postgres disagree.
 
-    Safe to repeat, and beside others. Exit code 1: a turn was lost, blocked or rejected, and a person should know.
+    Safe to repeat, and beside others.
     """
     from turnledger.workers.cli.upkeep import run_reconcile
 
@@ -363,10 +369,12 @@ def reconcile(
     raise typer.Exit(run_reconcile(mode="look" if dry_run else "repair", output=_output(as_json=as_json)))
 
 
-@app.command(epilog="Example: turnledger recover --drain", rich_help_panel="To look and to repair")
+@_command(LOOK, "recover --drain")
 def recover(
     *,
-    drain: Annotated[bool, typer.Option("--drain", help="Also commit all that is pending, without the queue.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", metavar=FLAG, help="Also commit all that is pending, without the queue.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Commit the turns that wait on this machine's disk because no store took them. Safe to repeat."""
@@ -376,19 +384,19 @@ def recover(
     run_recover(also_pending=drain, output=_output(as_json=as_json))
 
 
-@app.command(
-    epilog="Examples: turnledger budget · turnledger budget --agent lead --tokens 100000"
-    " · turnledger budget --deployment --tokens unlimited",
-    rich_help_panel="In a deployment",
-)
+@_command(DEPLOY, "budget", "budget --agent lead --tokens 100000", "budget --deployment --tokens unlimited")
 def budget(
     *,
-    agent: Annotated[str | None, typer.Option(help="Set this agent's budget.")] = None,
-    deployment: Annotated[bool, typer.Option("--deployment", help="Set the budget of the whole deployment.")] = False,
-    tokens: Annotated[str | None, typer.Option(help="Tokens a window, or unlimited; 0 asks no model.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Set this agent's budget.")] = None,
+    deployment: Annotated[
+        bool, typer.Option("--deployment", metavar=FLAG, help="Set the budget of the whole deployment.")
+    ] = False,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="TOKENS", help="Tokens a window, or unlimited; 0 asks no model.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show, or set, how many tokens a window (a day) may be spent on condensing payloads. In force at once."""
+    """Show or set how many tokens may be spent on condensing payloads in a window, which is a day. In force at once."""
     from turnledger.workers.cli.budget import set_budget, show_budgets
 
     if (agent is not None) + deployment > 1 or (tokens is None) != (agent is None and not deployment):
@@ -405,7 +413,7 @@ def node(
     file: Path,
     *,
     run: Annotated[str, typer.Option()],
-    rounds: Annotated[int, typer.Option(min=1)],
+    rounds: Annotated[int, typer.Option(metavar="N", min=1)],
     share: Annotated[str, typer.Option()],
     parent: Parent = 0,
     log: Log = None,
