@@ -244,7 +244,8 @@ def status(*, as_json: Json = False) -> None:
 def doctor(
     *,
     role: Annotated[
-        Literal["engine", "worker", "reader"], typer.Option(help="Whose rights in Redis this user should have.")
+        Literal["engine", "worker", "reader"],
+        typer.Option(metavar="engine|worker|reader", help="Whose rights in Redis this user should have."),
     ] = "worker",
     as_json: Json = False,
 ) -> None:
