@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import structlog
@@ -215,9 +215,8 @@ def run_worker(*, queue: str | None = None, burst: bool = False, name: str | Non
     if queue == checkpoint.rewrite_queue:
         read_rewrite_settings()
     check_rq_prefix(checkpoint)
-    database = Database(read_settings(StoreSettings))
-    check_revision(database)
-    database.close()
+    with closing(Database(read_settings(StoreSettings))) as database:
+        check_revision(database)
     redis = rq_connection(checkpoint)
     check_redis(redis)
     _prepare(queue, checkpoint)
