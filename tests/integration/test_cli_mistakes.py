@@ -83,7 +83,6 @@ def test_migrate_makes_the_schema_and_may_be_repeated(processes: Processes, empt
         ("TURNLEDGER_REDIS_URL", "http://x", "TURNLEDGER_REDIS_URL cannot be read"),
         ("TURNLEDGER_LOG_LEVEL", "LOUD", "TURNLEDGER_LOG_LEVEL is wrong"),
         ("TURNLEDGER_BLOCK_BYTES", "0", "TURNLEDGER_BLOCK_BYTES is wrong"),
-        ("TURNLEDGER_CONFIG", "/nowhere/engine.yaml", "TURNLEDGER_CONFIG names /nowhere/engine.yaml, which cannot"),
         ("TURNLEDGER_REDIS_URL", "", "TURNLEDGER_REDIS_URL is not set"),
     ],
 )
