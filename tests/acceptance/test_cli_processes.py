@@ -12,6 +12,7 @@ import pytest
 from tests.processes import Process, Processes
 from tests.stores import LEAD, Stores, assistant, begin, user
 from turnledger.store import Replied
+from turnledger.workers.clock import CLOCK_LOCK
 from turnledger.workers.embedded import running_servers
 
 # A command in a folder of its own: there it finds, or does not find, the `turnledger up` of that folder.
@@ -176,7 +177,7 @@ def test_several_workers_are_kept_alive_and_stop_at_one_sigterm(processes: Proce
 
 
 def test_the_clock_commits_what_has_no_job_and_ends_with_0_at_sigterm(processes: Processes, stores: Stores) -> None:
-    """FL-7, QU-12"""
+    """Its office is free at once for the next one (FL-7, QU-12, OP-6)."""
     turn_id = _complete(stores, 1)
     stores.redis.delete(stores.keys.queue, stores.keys.job(turn_id))
     quick = {"TURNLEDGER_OVERDUE_S": "0.1", "TURNLEDGER_SWEEP_S": "0.2"}
@@ -184,6 +185,7 @@ def test_the_clock_commits_what_has_no_job_and_ends_with_0_at_sigterm(processes:
     assert _eventually(lambda: stores.state(turn_id) == "committed")
     clock.signal(signal.SIGTERM)
     assert clock.wait() == 0
+    assert stores.rows("SELECT pg_try_advisory_lock(%s)", CLOCK_LOCK) == [(True,)]
 
 
 def test_logs_of_workers_tell_no_content(processes: Processes, stores: Stores) -> None:

@@ -167,6 +167,15 @@ def test_an_interrupted_replay_leaves_nothing_behind(
     assert _eventually(lambda: _nothing_is_left(temporary, file=file))
 
 
+def test_an_interrupted_demo_leaves_nothing_behind(processes: Processes, temporary: Path) -> None:
+    """And says so by its code (OP-6)."""
+    demo = processes.command("demo", environment={"TMPDIR": str(temporary)})
+    assert _eventually(lambda: _plays(demo.pid))
+    demo.signal(signal.SIGTERM)
+    assert demo.wait() == 128 + signal.SIGTERM
+    assert _eventually(lambda: _nothing_is_left(temporary))
+
+
 def _long_file(folder: Path) -> Path:
     """The sample ten times, so that nothing is through before it is broken off."""
     file = folder / "chats.jsonl"

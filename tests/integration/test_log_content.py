@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -322,3 +323,36 @@ def test_no_line_of_a_worker_process_quotes_a_turn(stores: Stores, node: Turns, 
     assert {"turn_decided", "turn_rejected"} <= {line["event"] for line in lines}
     assert {line["job_id"] for line in lines if "turn_id" in line} == {f"turn-{turn.turn_id}" for turn in turns}
     assert MARK not in worker.output
+
+
+def test_no_line_of_any_other_process_quotes_a_turn(stores: Stores, node: Turns, processes: Processes) -> None:
+    """Of the clock that commits it, of upkeep that repairs it, of the dashboard, at the level DEBUG (OP-7)."""
+    other = LedgerName("lead", "jira:POC-8")
+    committed, broken, lost = start(node, 1), start(node, 2, ledger=other), start(node, 3)
+    for turn in (committed, broken, lost):
+        turn.save(steps=steps())
+    complete(committed)
+    complete(broken)
+    lost.park(reason="authorization", bootstrap={"text": MARK})
+    stores.redis.hset(stores.keys.record(broken.turn_id), "entry", f'{{"turn_id": "{MARK}"')
+    stores.redis.hset(stores.keys.record(lost.turn_id), "ledger", MARK)
+    stores.redis.delete(stores.keys.queue)
+    environment = {
+        "TURNLEDGER_DATABASE_URL": stores.database_url,
+        "TURNLEDGER_REDIS_URL": stores.redis_url,
+        "TURNLEDGER_LOG_LEVEL": "DEBUG",
+        **{f"TURNLEDGER_{name}_S": "0.2" for name in ("OVERDUE", "SWEEP", "RECONCILE")},
+    }
+    commands = (["clock"], ["upkeep"], ["dashboard", "--port", "0", "--quiet"])
+    started = [processes.command(*command, environment=environment) for command in commands]
+    clock, upkeep, dashboard = started
+    clock.wait_for_line("turn_decided")
+    clock.wait_for_line("overdue_ledger_in_trouble")
+    upkeep.wait_for_line("turn_reconciled")
+    for process in started:
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0
+    lines = [json.loads(line) for process in started for line in process.output.splitlines()]
+    assert MARK not in str(lines)
+    assert [line for line in lines if "turn_id" in line and not {"agent", "conversation"} <= line.keys()] == []
+    assert dashboard.output == ""

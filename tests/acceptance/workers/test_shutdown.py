@@ -55,6 +55,24 @@ def test_an_idle_worker_stops_soon(engine: Engine, processes: Processes) -> None
     assert worker.wait(seconds=5) == 0
 
 
+def test_a_pool_that_is_told_to_stop_under_load_leaves_nothing_behind(engine: Engine, processes: Processes) -> None:
+    """By one signal to the process that keeps them alive (OP-6, OP-8)."""
+    ended = threading.Event()
+    player = threading.Thread(target=_play_until, args=[engine, ended])
+    player.start()
+    try:
+        pool = processes.command("worker", "--processes", "2", environment=engine.environment())
+        wait_until(lambda: _assert_registered(engine, number=2), seconds=20)
+        pool.signal(signal.SIGTERM)
+        assert pool.wait(seconds=GRACE_S) == 0, pool.output
+        _assert_nothing_is_held(engine)
+    finally:
+        ended.set()
+        player.join()
+    assert start_worker(processes, engine.environment(), burst=True).wait() == 0
+    check_invariants(engine.database_url, engine.redis_url, told=engine.told)
+
+
 def _running_worker(engine: Engine, processes: Processes) -> Process:
     worker = start_worker(processes, engine.environment())
     wait_until(lambda: _assert_registered(engine), seconds=20)
@@ -66,8 +84,8 @@ def _play_until(engine: Engine, ended: threading.Event) -> None:
         engine.play(f"jira:POC-{len(engine.told) % 7}")
 
 
-def _assert_registered(engine: Engine) -> None:
-    assert engine.redis.scard("rq:workers") == 1
+def _assert_registered(engine: Engine, *, number: int = 1) -> None:
+    assert engine.redis.scard("rq:workers") == number
 
 
 def _assert_taken(engine: Engine, turn_id: str) -> None:

@@ -5,7 +5,6 @@ import time
 
 import structlog
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.fittings import Fittings
@@ -13,7 +12,16 @@ from turnledger.checkpoint.keys import readable_ledger
 from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Overdue, Records
 from turnledger.checkpoint.upkeep import Upkeep
-from turnledger.store import CorruptData, Database, LedgerName, StoreBusy, StoreRefused, StoreUnavailable
+from turnledger.store import (
+    CorruptData,
+    Database,
+    LedgerName,
+    StoreBusy,
+    StoreRefused,
+    StoreUnavailable,
+    TurnledgerError,
+)
+from turnledger.store.database import translated
 from turnledger.workers.alive import SignOfLife
 from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
@@ -64,10 +72,11 @@ class Clock:
     def holds_lock(self) -> bool:
         """Whether this replica is the one that ticks; takes the lock when it is free."""
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            taken = self._connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": CLOCK_LOCK})
-        except SQLAlchemyError as error:
+            with translated():
+                if self._connection is None:
+                    self._connection = self._connect()
+                taken = self._connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": CLOCK_LOCK})
+        except TurnledgerError as error:
             log.warning("clock_without_postgres", reason=str(error))
             self._release()
             return False

@@ -198,7 +198,7 @@ class TurnWorker(SimpleWorker):
             try:
                 self.maintain_heartbeats(job, execution)
             except Exception as error:  # noqa: BLE001  # whatever it is, the next beat tries again
-                log.warning("heartbeat_failed", job_id=job.id, reason=str(error))
+                log.warning("heartbeat_failed", job_id=job.id, reason=without_content(error))
 
 
 def run_worker(*, queue: str | None = None, burst: bool = False, name: str | None = None) -> int:
