@@ -101,3 +101,28 @@ def test_only_busy_and_unavailable_may_be_tried_again() -> None:
         False,
         False,
     ]
+
+
+_REFUSED = 'connection to server at "{}", port 1 failed: Connection refused\n\tIs the server running on that host?'
+TOLD = {
+    "Multiple connection attempts failed. All failures were:\n"
+    f"- host: 'localhost', port: '1', hostaddr: '::1': connection failed: {_REFUSED.format('::1')}\n"
+    f"- host: 'localhost', port: '1', hostaddr: '127.0.0.1': connection failed: {_REFUSED.format('127.0.0.1')}": (
+        "Postgres does not answer at 127.0.0.1:1: Connection refused; start it, or correct TURNLEDGER_DATABASE_URL"
+    ),
+    'connection to server at "db" (10.0.0.7), port 5432 failed: FATAL:  sorry, too many clients already': (
+        "Postgres at db:5432 takes no connection now: sorry, too many clients already"
+    ),
+    "consuming input failed: SSL connection has been closed unexpectedly": (
+        "Postgres does not answer: consuming input failed: SSL connection has been closed unexpectedly"
+    ),
+    "server closed the connection unexpectedly\n\tThis probably means the server terminated abnormally": (
+        "Postgres does not answer: server closed the connection unexpectedly"
+    ),
+}
+
+
+@pytest.mark.parametrize("words", TOLD)
+def test_a_failed_connection_is_told_in_one_sentence(words: str) -> None:
+    """What, where and what to do; of several addresses the last one, and without libpq's question (OP-2)."""
+    assert str(translate(wrapped(psycopg.OperationalError(words)))) == TOLD[words]
