@@ -31,6 +31,8 @@ Each check ends in one of these verdicts:
 | `unknown` | it cannot be told; `finding` says why |
 | `away` | a server that it asks does not answer |
 
+Why a server was not asked is said once, by `access`; the checks that could not be made refer to it.
+
 The exit code is 3 when a server is away, else 1 when something is wrong, else 0; 2 for a setting that cannot be used.
 With `--json` there is one object, whose member `checks` is a list of objects with `check`, `verdict`, `finding`, `why`
 and `fix`, in the order of this page. `why` and `fix` are empty for what is fine or away.
