@@ -38,14 +38,15 @@ class CommandLine:
     def run(self, *words: str) -> Ended:
         """Run ``turnledger WORDS``, which must end by itself."""
         self._capsys.readouterr()
-        with _nothing_kept(), pytest.raises(SystemExit) as ended:
+        with nothing_kept(), pytest.raises(SystemExit) as ended:
             app(list(words), prog_name="turnledger")
         printed = self._capsys.readouterr()
         return Ended(ended.value.code or 0, printed.out, printed.err)
 
 
 @contextmanager
-def _nothing_kept() -> Iterator[None]:
+def nothing_kept() -> Iterator[None]:
+    """A command in the block leaves signals and logs of this process as they were."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

@@ -1,12 +1,16 @@
 """Each command ends in the exit codes that its page names, with and without `--json`."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.commands import CommandLine, Ended
 from tests.stores import LEAD, Stores, begin, user
 from turnledger.checkpoint import Turn, Turns
 from turnledger.store import Replied
+from turnledger.workers.alive import SignOfLife
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
+from turnledger.workers.settings import WorkerSettings
 
 NOBODY = "127.0.0.1:1"
 NO_POSTGRES, NO_REDIS = f"postgresql://x@{NOBODY}/x", f"redis://{NOBODY}/0"
@@ -15,6 +19,7 @@ BLOCK = ["block", LEAD.agent, LEAD.conversation]
 ONCE = [
     ["migrate"],
     ["acl"],
+    ["alive"],
     ["budget"],
     ["status"],
     ["doctor"],
@@ -32,7 +37,7 @@ ONCE = [
 ]
 RUN_ON = [["worker"], ["worker", "--processes", "2"], ["clock"], ["upkeep"], ["dashboard", "--port", "0"]]
 IN_REDIS = [["budget"], ["requeue", "t1"]]
-IN_POSTGRES = [each for each in [*ONCE, *RUN_ON] if each not in (["acl"], *IN_REDIS)]
+IN_POSTGRES = [each for each in [*ONCE, *RUN_ON] if each not in (["acl"], ["alive"], *IN_REDIS)]
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +84,7 @@ def test_0_all_is_well(cli: CommandLine, stores: Stores, node: Turns) -> None:
     turn = _complete(node)
     stores.drain()
     for command in ONCE:
-        if command[0] not in ("doctor", "requeue"):
+        if command[0] not in ("alive", "doctor", "requeue"):
             words = [turn.turn_id if word == "t1" else word for word in command]
             assert cli.run(*words).code == 0
             ended = cli.run(*words, "--json")
@@ -104,6 +109,15 @@ def test_1_a_turn_that_needs_a_person(cli: CommandLine, stores: Stores, node: Tu
     assert cli.run("doctor", "--json").code == 1
     status = cli.run("status", "--json")
     assert (status.code, len(status.json["attention"]), status.errors) == (1, 1, "")
+
+
+def test_1_no_process_is_alive(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As one's own does (OP-2, OP-5)."""
+    monkeypatch.setenv("TURNLEDGER_ALIVE_FOLDER", str(tmp_path))
+    assert cli.run("alive", "--json").json == {"alive": False, "signs": []}
+    assert cli.run("alive").code == 1
+    with SignOfLife(WorkerSettings()):
+        assert cli.run("alive").code == 0
 
 
 def test_1_a_database_without_our_schema(
@@ -137,6 +151,7 @@ def test_2_a_setting_that_cannot_be_used(cli: CommandLine, monkeypatch: pytest.M
 
 
 NOT_VALID = (
+    ["alive", "--json"],
     [*SHOW, "--json"],
     [*SHOW, "--events", "--json"],
     [*SHOW, "--version", "0", "--json"],

@@ -13,7 +13,9 @@ from tests.stores import LEAD, Stores, begin, user
 from turnledger.checkpoint import Turns
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.store import CallRecord, Message, Replied
+from turnledger.workers.alive import SignOfLife
 from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
+from turnledger.workers.settings import WorkerSettings
 
 LEDGER = (LEAD.agent, LEAD.conversation)
 _TABLE = re.compile(r"(?<=\| member \| what it is \|\n\|---\|---\|\n)(?:\|.*\n)*")
@@ -122,6 +124,15 @@ def test_each_member_of_a_turn_that_is_queued_again_is_explained(
     turn = begin(node)
     turn.complete(reply=Replied("Done"))
     assert_as_told(CommandLine(capsys).run("requeue", turn.turn_id, "--json").json, tables("requeue")[0])
+
+
+def test_each_member_of_a_sign_of_life_is_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """(OP-2)"""
+    monkeypatch.setenv("TURNLEDGER_ALIVE_FOLDER", str(tmp_path))
+    with SignOfLife(WorkerSettings()):
+        assert_as_told(CommandLine(capsys).run("alive", "--json").json, tables("alive")[0])
 
 
 def test_each_member_of_a_replay_is_explained(
