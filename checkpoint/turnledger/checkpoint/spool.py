@@ -1,6 +1,7 @@
 """Completed turns on this node's disk, for the time in which neither Redis nor Postgres takes them."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -59,9 +60,13 @@ class Spool:
 
     def fault(self) -> str:
         """Why this process can neither read nor write it; empty where it can, or where it is still to be made."""
-        if not self._folder.exists():
+        try:
+            is_folder = stat.S_ISDIR(self._folder.stat().st_mode)
+        except FileNotFoundError:
             return ""
-        if not self._folder.is_dir():
+        except OSError as error:
+            return f"the spool folder {self._folder} cannot be used: {error.strerror}"
+        if not is_folder:
             return f"the spool folder {self._folder} is no folder"
         allowed = os.access(self._folder, os.R_OK | os.W_OK | os.X_OK)
         return "" if allowed else f"this user may not read and write the spool folder {self._folder}"

@@ -97,7 +97,7 @@ def _session_of(version: _Version, path: Path, *, empty: Literal["taken", "refus
     if version.content == b"" and empty == "refused":
         raise InvalidInput(f"{path} is empty; to go back to the defaults, write `turn_engine:` into it")
     if version.content is None:
-        raise InvalidInput(f"{VARIABLE} names {path}, which cannot be read: {version.digest}; create it or unset it")
+        raise InvalidInput(f"{VARIABLE} names {path}, which cannot be read: {version.digest}; mend that, or unset it")
     try:
         return read_section(version.content)
     except InvalidInput as error:

@@ -83,7 +83,10 @@ def demo(
 @_command(TRY, "replay chats.jsonl --nodes 2 --workers 2 --json")
 def replay(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help='A chat in OpenAI format a line: {"id": ..., "messages": [...]}.')
+        Path,
+        typer.Argument(
+            metavar="FILE", readable=False, help='A chat in OpenAI format a line: {"id": ..., "messages": [...]}.'
+        ),
     ],
     *,
     nodes: Annotated[

@@ -84,14 +84,16 @@ def _rights(records: Records, *, role: Role) -> RedisRights:
 
 def _host(settings: CheckpointSettings) -> HostFacts:
     folder = settings.spool_folder
-    aside = sorted(folder.glob("*.refused")) if folder.is_dir() else []
+    spool = Spool(folder)
+    fault = spool.fault()
+    aside = sorted(folder.glob("*.refused")) if not fault and folder.is_dir() else []
     return HostFacts(
         rq_version=version_of(version("rq")),
         redis_py_version=version_of(version("redis")),
         imported_rq_prefix=RQ_KEY_PREFIX,
-        spooled=tuple(str(path) for path in Spool(folder).files()),
+        spooled=() if fault else tuple(str(path) for path in spool.files()),
         refused_spool=tuple(str(path) for path in aside),
-        spool_fault=Spool(folder).fault(),
+        spool_fault=fault,
         config_fault=_config_fault(),
     )
 
