@@ -20,6 +20,7 @@ ONCE = [
     ["migrate"],
     ["acl"],
     ["alive"],
+    ["wire"],
     ["budget"],
     ["status"],
     ["doctor"],
@@ -37,7 +38,7 @@ ONCE = [
 ]
 RUN_ON = [["worker"], ["worker", "--processes", "2"], ["clock"], ["upkeep"], ["dashboard", "--port", "0"]]
 IN_REDIS = [["budget"], ["requeue", "t1"]]
-IN_POSTGRES = [each for each in [*ONCE, *RUN_ON] if each not in (["acl"], ["alive"], *IN_REDIS)]
+IN_POSTGRES = [each for each in [*ONCE, *RUN_ON] if each not in (["acl"], ["alive"], ["wire"], *IN_REDIS)]
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """What is said of a server or a file that will not do: what, where, and what to do about it, in one line."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -177,6 +178,17 @@ def test_doctor_says_once_that_a_server_is_away(cli: CommandLine, monkeypatch: p
     ended = cli.run("doctor")
     assert ended.code == 3
     assert ended.output.count("Connection refused") == 2
+
+
+def test_a_redis_that_is_silent_keeps_nobody_waiting_for_long(
+    cli: CommandLine, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes connections and answers nothing: a look ends, and a worker does not start (OP-2, OP-3)."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv(REDIS_URL, f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        for command in ("status", "doctor", "worker"):
+            assert cli.run(command).code == 3
+        assert cli.run("block", LEAD.agent, LEAD.conversation).code == 0
 
 
 def test_the_beginning_of_an_id_will_do(cli: CommandLine, stores: Stores) -> None:

@@ -20,7 +20,7 @@ from rq.worker.base import WorkerStatus
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
-from turnledger.checkpoint.connection import connection_options, make_client, translated
+from turnledger.checkpoint.connection import connect, connection_options, make_client, translated
 from turnledger.checkpoint.queue import (
     COMMIT_FUNCTION,
     CONDENSE_FUNCTION,
@@ -218,7 +218,8 @@ def run_worker(*, queue: str | None = None, burst: bool = False, name: str | Non
     with closing(Database(read_settings(StoreSettings))) as database:
         check_revision(database)
     redis = rq_connection(checkpoint)
-    check_redis(redis)
+    with closing(connect(checkpoint)) as client:  # RQ's own waits for a silent Redis without end
+        check_redis(client)
     _prepare(queue, checkpoint)
     stop_requested.clear()
     worker = TurnWorker(queue or checkpoint.commit_queue, redis=redis, settings=settings, name=name)

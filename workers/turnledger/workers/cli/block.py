@@ -10,7 +10,7 @@ from turnledger.store import LedgerName, check_revision, user_message
 from turnledger.store.identity import new_turn_id
 from turnledger.store.times import milliseconds, utc_now
 from turnledger.workers.cli.output import Output, complain, error_console, many, print_json, visible
-from turnledger.workers.cli.servers import the_database, the_records
+from turnledger.workers.cli.servers import records_to_look_at, the_database
 
 BYTES_PER_TOKEN = 4  # of English prose, in the tokenizers of the common models; a rough figure by its nature
 
@@ -56,7 +56,7 @@ def print_block(agent: str, *, conversation: str, task: str | None, output: Outp
 
 def _view(name: LedgerName) -> LedgerView:
     try:
-        with the_records() as records:
+        with records_to_look_at() as records:
             return records.look(name, turn_id=new_turn_id())
     except CheckpointUnavailable as error:
         complain(f"turns on their way are not shown: {error}")

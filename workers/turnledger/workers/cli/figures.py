@@ -7,17 +7,16 @@ from redis import Redis
 from sqlalchemy import Connection, text
 
 from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.connection import translated
+from turnledger.checkpoint.connection import connection_options, make_client, translated
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, check_revision, read_settings
 from turnledger.store.retention import read_totals
 from turnledger.store.times import time_text
 from turnledger.workers.cli.counting import NAMED, count_turns
 from turnledger.workers.cli.fleet import JOB_PREFIX, Fleet
-from turnledger.workers.cli.servers import database_to_look_at, the_records
+from turnledger.workers.cli.servers import database_to_look_at, records_to_look_at
 from turnledger.workers.clock import CLOCK_LOCK
 from turnledger.workers.settings import WorkerSettings
-from turnledger.workers.worker import rq_connection
 
 MOST_PAGES = 2_000  # of the table of ledgers, 16 MiB: larger ones are sampled, so that a look stays cheap
 
@@ -88,7 +87,7 @@ def read_status() -> Status:
     with database_to_look_at() as database:
         check_revision(database)
         stored = read_stored(database)
-    with the_records() as records:
+    with records_to_look_at() as records:
         return Status(**stored, **turn_figures(records), **_memory(records), **fleet_figures(records.settings))
 
 
@@ -190,7 +189,7 @@ def _memory(records: Records) -> dict[str, Any]:
 def fleet_figures(checkpoint: CheckpointSettings) -> dict[str, Any]:
     """The members of `Status` on workers; raises as `turn_figures`."""
     silent_for_s = read_settings(WorkerSettings).worker_ttl_s
-    redis: Redis = rq_connection(checkpoint)
+    redis: Redis = make_client(checkpoint, **connection_options(checkpoint))
     with translated(), redis:
         return {
             "workers": Fleet(redis, queue=checkpoint.commit_queue).alive(silent_for_s=silent_for_s),

@@ -19,7 +19,7 @@ from turnledger.store.ledger import Head, StoredEntry, read_head, recent_entries
 from turnledger.store.schema import ledger, ledger_entry, ledger_event, ledger_turn
 from turnledger.store.steps import decode_step
 from turnledger.workers.cli.exits import NotThere
-from turnledger.workers.cli.servers import database_to_look_at, the_records
+from turnledger.workers.cli.servers import database_to_look_at, records_to_look_at
 
 ASKER = "-"  # `look` wants a turn that asks; no turn has this id, since ours are longer
 MOST_ENTRIES = 1_000
@@ -143,7 +143,7 @@ def snapshot() -> Iterator[Connection]:
 
 def _on_their_way(name: LedgerName) -> tuple[tuple[PendingTurn, ...], tuple[OpenTurn, ...], str | None]:
     try:
-        with the_records() as records:
+        with records_to_look_at() as records:
             view = records.look(name, turn_id=ASKER)
     except CheckpointUnavailable as error:
         return (), (), str(error)
@@ -152,7 +152,7 @@ def _on_their_way(name: LedgerName) -> tuple[tuple[PendingTurn, ...], tuple[Open
 
 def _recorded(turn_id: str) -> _Recorded:
     try:
-        with the_records() as records, translated():
+        with records_to_look_at() as records, translated():
             if records.redis.zscore(records.keys.quarantined, turn_id) is not None:
                 return _Recorded(
                     trouble=f"its record could not be read: it lies under {records.keys.quarantine(turn_id)}"

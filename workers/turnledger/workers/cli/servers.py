@@ -150,6 +150,16 @@ def the_records() -> Iterator[Records]:
         records.redis.close()
 
 
+@contextmanager
+def records_to_look_at() -> Iterator[Records]:
+    """As `the_records`, for a command that somebody waits for: a Redis that is silent is asked once, not again."""
+    records = Records.from_settings(read_settings(CheckpointSettings, redis_retries=0))
+    try:
+        yield records
+    finally:
+        records.redis.close()
+
+
 def migrate_here() -> str:
     """Migrate the database of the environment; returns its revision."""
     with the_database() as database:

@@ -8,7 +8,7 @@ from turnledger.store.identity import check_turn_id
 from turnledger.store.schema import ledger_turn
 from turnledger.workers.cli.exits import NotThere
 from turnledger.workers.cli.looking import snapshot
-from turnledger.workers.cli.servers import the_records
+from turnledger.workers.cli.servers import records_to_look_at
 
 SHORT_ID = 8  # characters that are shown, and the fewest that are taken for the beginning of an id
 WHOLE_ID = 36  # of the ids that are minted here; a longer one is nobody's beginning
@@ -47,7 +47,7 @@ def _stored(beginning: str) -> list[str]:
 def _on_their_way(beginning: str) -> list[str]:
     """Those that Redis lists; none where it cannot be asked, as the look itself will tell."""
     try:
-        with the_records() as records, translated():
+        with records_to_look_at() as records, translated():
             return [turn for turn, _ in records.redis.zscan_iter(records.keys.turns, match=f"{beginning}*")]
     except (CheckpointUnavailable, CheckpointMisconfigured):
         return []

@@ -18,7 +18,7 @@ from turnledger.store.database import run_statement
 from turnledger.store.live_config import LiveConfig
 from turnledger.store.migrate import current_revision, head_revision
 from turnledger.workers.cli.figures import clock_runs, fleet_figures, turn_figures
-from turnledger.workers.cli.servers import the_database, the_records
+from turnledger.workers.cli.servers import records_to_look_at, the_database
 from turnledger.workers.doctor.facts import (
     Asked,
     Fact,
@@ -55,20 +55,25 @@ def gather(*, role: Role, now: Now = time.time) -> Facts:
     Raises:
         InvalidInput: a setting cannot be used.
     """
-    settings = read_settings(CheckpointSettings)
-    with the_records() as records:
+    with records_to_look_at() as records:
+        settings = records.settings
+        redis = _asked(lambda: _redis_server(records, now=now))
+        away = redis.answer if isinstance(redis.answer, Unasked) and redis.answer.away else None
         return Facts(
             settings=settings,
             host=_host(settings),
-            redis=_asked(lambda: _redis_server(records, now=now)),
-            rights=_asked(lambda: _rights(records, role=role)),
-            turns=_asked(lambda: _redis_turns(records)),
-            fleets=_asked(lambda: Fleets(**fleet_figures(settings))),
+            redis=redis,
+            rights=_asked(lambda: _rights(records, role=role), unless=away),
+            turns=_asked(lambda: _redis_turns(records), unless=away),
+            fleets=_asked(lambda: Fleets(**fleet_figures(settings)), unless=away),
             postgres=_asked(lambda: _postgres(now=now)),
         )
 
 
-def _asked(ask: Callable[[], Fact]) -> Asked[Fact]:
+def _asked(ask: Callable[[], Fact], *, unless: Unasked | None = None) -> Asked[Fact]:
+    """`unless`: the server is known to be away, and each question to a silent one takes its whole timeout."""
+    if unless is not None:
+        return Asked(unless)
     try:
         return Asked(ask())
     except InvalidInput:
