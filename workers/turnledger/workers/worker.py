@@ -119,6 +119,11 @@ class TurnWorker(SimpleWorker):
         """A job whose worker fell silent is abandoned after the worker's own time to live."""
         return self.turn_settings.worker_ttl_s
 
+    def register_birth(self) -> None:
+        """As RQ's, once a request to stop is heard: one that killed the process now would leave it on the list."""
+        self._install_signal_handlers()  # type: ignore[no-untyped-call]  # RQ's
+        super().register_birth()  # type: ignore[no-untyped-call]  # RQ's
+
     def dequeue_job_and_maintain_ttl(
         self,
         timeout: int | None,
