@@ -1,12 +1,16 @@
-"""What a worker refuses to start on."""
+"""What a worker refuses to start on, and what it does first."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from redis import Redis
 
+from tests.commands import nothing_kept
 from tests.engine import Engine, start_worker
 from tests.processes import Processes
+from turnledger.workers.settings import WorkerSettings
+from turnledger.workers.worker import TurnWorker
 
 UNSAFE = {
     "evicts": ("maxmemory-policy", "allkeys-lru", "noeviction"),
@@ -52,3 +56,12 @@ def test_a_worker_refuses_another_prefix_than_rq_was_imported_with(engine: Engin
     worker = processes.snippet(source, environment=engine.environment())
     assert worker.wait(seconds=10) != 0
     assert "rq was imported with the prefix 'one', the settings say 'two'" in worker.output
+
+
+def test_a_worker_hears_a_request_to_stop_before_redis_knows_of_it(engine: Engine) -> None:
+    """A signal in between would kill it, and leave it on Redis' list for a minute (OP-6)."""
+    with Redis.from_url(engine.redis_url) as client, nothing_kept():
+        worker = TurnWorker("commits", redis=client, settings=WorkerSettings())
+        worker.register_birth()
+        assert signal.getsignal(signal.SIGTERM) == worker.request_stop
+        worker.register_death()  # type: ignore[no-untyped-call]  # RQ's
