@@ -3,8 +3,9 @@
 import itertools
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,17 @@ def folder() -> Iterator[Path]:
     made.chmod(0o711)
     yield made
     shutil.rmtree(made, ignore_errors=True)  # a test that failed may have left servers in it
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Says something on the terminal although the test passes: what was measured, or could not be tested as meant."""
+
+    def say(line: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n  {line}\n")
+
+    return say
 
 
 def _start_servers(stack: ExitStack) -> EmbeddedServers:

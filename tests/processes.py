@@ -108,13 +108,21 @@ class Processes:
         for process in self._started:
             process.close()
 
-    def command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
-        """Start ``turnledger ARGUMENTS``."""
-        return self._start("-m", "turnledger.workers", *arguments, environment=environment)
+    def command(
+        self, *arguments: str, environment: Mapping[str, str] | None = None, within: Sequence[str] = ()
+    ) -> Process:
+        """Start ``turnledger ARGUMENTS``; ``within`` are arguments of a Python that becomes it in some other place."""
+        return self._start(*within, "-m", "turnledger.workers", *arguments, environment=environment)
 
     def script(self, path: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
         """Start a Python file."""
         return self._start(str(path), *arguments, environment=environment)
+
+    def module(
+        self, name: str, *arguments: str, environment: Mapping[str, str] | None = None, within: Sequence[str] = ()
+    ) -> Process:
+        """Start a module, as ``command`` does."""
+        return self._start(*within, "-m", name, *arguments, environment=environment)
 
     def snippet(self, source: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
         """Start Python source text."""

@@ -1,15 +1,14 @@
-"""A pool of workers that is kept at its size, and stopped with one signal."""
+"""A pool of workers that is kept at its size."""
 
-import signal
 import time
 from collections.abc import Iterator
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
-from tests.engine import Engine, start_clock, within
+from tests.engine import Engine, within
 from tests.ledger_checks import wait_for_invariants, wait_until
-from tests.processes import Processes
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.supervisor import Supervisor
 
@@ -17,7 +16,7 @@ from turnledger.workers.supervisor import Supervisor
 @pytest.fixture
 def supervisor(engine: Engine, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Supervisor]:
     """In this process, over commands that the test names; its children end with the test."""
-    for name, value in engine.environment().items():
+    for name, value in engine.environment(TURNLEDGER_RECYCLE_JOBS="1").items():
         monkeypatch.setenv(name, value)
     supervised = Supervisor(request.param, settings=WorkerSettings(grace_s=10))
     yield supervised
@@ -36,16 +35,66 @@ def test_a_killed_worker_is_replaced(engine: Engine, supervisor: Supervisor) -> 
     wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=20)
 
 
-@pytest.mark.parametrize("supervisor", [[["no-such-command"]]], indirect=True)
-def test_a_command_that_dies_at_once_is_started_after_longer_and_longer_pauses(supervisor: Supervisor) -> None:
+@pytest.mark.parametrize("supervisor", [[["worker"]]], indirect=True)
+def test_a_worker_that_dies_at_once_is_started_after_longer_and_longer_pauses(supervisor: Supervisor) -> None:
     """(OP-8)"""
     pauses = [_pause_after_death(supervisor) for _ in range(2)]
     assert pauses[0] >= 1
     assert pauses[1] >= 2
 
 
+def test_a_worker_that_needs_repair_is_told_from_one_that_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(OP-8): trying at once cannot help; trying now and then can, once somebody has acted."""
+    with capture_logs() as logs:
+        supervised = Supervisor([["no-such-command"]], settings=WorkerSettings())
+        (child,) = supervised.process_ids
+        with within(30):
+            while supervised.process_ids:
+                time.sleep(0.01)
+        supervised.tend()
+    (ended,) = logs
+    assert ended == {
+        "event": "process_needs_repair",
+        "log_level": "error",
+        "child": child,
+        "command": "no-such-command",
+        "exit_code": 2,
+        "next_start_in_s": 30.0,
+    }
+    assert supervised.process_ids == []
+
+
+@pytest.mark.parametrize("supervisor", [[["worker"]]], indirect=True)
+def test_a_worker_that_has_done_its_share_is_followed_by_another_at_once(
+    engine: Engine, supervisor: Supervisor
+) -> None:
+    """(OP-8): it is no crash, however quickly it did it."""
+    (first,) = supervisor.process_ids
+    engine.play()
+    with capture_logs() as logs:
+        wait_until(lambda: _assert_another(supervisor, first), seconds=20)
+    (done,) = logs
+    assert done == {
+        "event": "process_done",
+        "log_level": "info",
+        "child": first,
+        "command": "worker",
+        "exit_code": 0,
+        "next_start_in_s": 0.0,
+    }
+    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=10)
+
+
+def _assert_another(supervisor: Supervisor, first: int) -> None:
+    supervisor.tend()
+    assert supervisor.process_ids
+    assert first not in supervisor.process_ids
+
+
 def _pause_after_death(supervisor: Supervisor) -> float:
     """For how long no process was there before the next one was started."""
+    for process_id in supervisor.process_ids:
+        psutil.Process(process_id).kill()
     with within(30):
         while supervisor.process_ids:
             time.sleep(0.01)
@@ -56,25 +105,10 @@ def _pause_after_death(supervisor: Supervisor) -> float:
     return time.monotonic() - died_at
 
 
-def test_one_signal_stops_a_pool_and_everything_in_it(engine: Engine, processes: Processes) -> None:
-    """(OP-6, OP-8)"""
-    start_clock(processes, engine.environment())
-    pool = processes.command("worker", "--processes", "2", environment=engine.environment())
-    wait_until(lambda: _assert_workers(engine, 2), seconds=20)
-    children = psutil.Process(pool.pid).children()
-    for number in range(20):
-        engine.play(f"jira:POC-{number % 4}")
-    pool.signal(signal.SIGTERM)
-    assert pool.wait(seconds=30) == 0, pool.output
-    assert not [child for child in children if child.is_running()]
-    assert engine.redis.scard("rq:workers") == 0
-    assert [key for key in engine.redis.scan_iter("rq:*") if ":wip:" in key or key.endswith(":intermediate")] == []
-
-
 @pytest.mark.parametrize("supervisor", [[["worker"]]], indirect=True)
 def test_a_worker_that_does_not_stop_is_killed_after_the_grace(engine: Engine, supervisor: Supervisor) -> None:
     """(OP-6)"""
-    wait_until(lambda: _assert_workers(engine, 1), seconds=20)
+    wait_until(lambda: _assert_idle(engine), seconds=20)  # before that the signal would end it
     (frozen,) = supervisor.process_ids
     psutil.Process(frozen).suspend()
     supervisor._settings = WorkerSettings(grace_s=0.5)
@@ -84,6 +118,10 @@ def test_a_worker_that_does_not_stop_is_killed_after_the_grace(engine: Engine, s
 
 def _assert_workers(engine: Engine, number: int) -> None:
     assert engine.redis.scard("rq:workers") == number
+
+
+def _assert_idle(engine: Engine) -> None:
+    assert [engine.redis.hget(worker, "state") for worker in engine.redis.smembers("rq:workers")] == ["idle"]
 
 
 def _assert_replaced(supervisor: Supervisor, victim: int) -> None:

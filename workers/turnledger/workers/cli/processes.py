@@ -1,16 +1,11 @@
 """`turnledger worker` and `turnledger clock`: the processes of a deployment."""
 
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
 from turnledger.store import InvalidInput, check_revision, read_settings
-from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.cli.logs import send_errors_into
 from turnledger.workers.cli.servers import the_database, the_records
 from turnledger.workers.cli.stopping import end_with, on_stop
@@ -56,11 +51,10 @@ def work(*, processes: int, until: Until, queue: str | None) -> int:
     if processes == 1:
         return run_worker(queue=name, burst=until == "empty")
     check_servers()
-    if until == "empty":
-        return _drain([[*worker_command(name), "--burst"]] * processes)
-    supervisor = Supervisor([worker_command(name)] * processes, settings=read_settings(WorkerSettings))
+    command = worker_command(name) if until == "stopped" else [*worker_command(name), "--burst"]
+    supervisor = Supervisor([command] * processes, settings=read_settings(WorkerSettings))
     on_stop(supervisor.stop)
-    return supervisor.run()
+    return supervisor.run() if until == "stopped" else supervisor.drain()
 
 
 def rewriting_is_on() -> bool:
@@ -112,21 +106,3 @@ def check_servers() -> None:
     with the_database() as database, the_records() as records:
         check_revision(database)
         check_redis(records.redis)
-
-
-def _drain(commands: Sequence[Sequence[str]]) -> int:
-    """Run workers until the queue is empty; a signal is passed on to them."""
-    children = [_start(command) for command in commands]
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        for child in children:
-            child.send_signal(number)
-
-    on_stop(pass_on)
-    codes = [child.wait() for child in children]
-    return NEEDS_A_PERSON if any(codes) else OK
-
-
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A session of its own keeps Ctrl-C from the child: a second signal would end it in the middle of its work."""
-    return subprocess.Popen([sys.executable, "-m", "turnledger.workers", *command], start_new_session=True)
