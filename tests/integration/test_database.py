@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -75,6 +76,19 @@ def test_every_connection_has_its_timeouts_its_schema_and_its_isolation(stores: 
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "77ms"
     with database.transaction() as connection:
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "1234ms"
+    database.close()
+
+
+def test_both_ends_of_a_connection_give_up_one_that_has_gone_silent(stores: Stores) -> None:
+    """(FL-7): TCP itself would go on for a quarter of an hour, with the ledgers of a vanished host locked."""
+    database = with_settings(stores, database_silence_s=20)
+    asked_for = {"keepalives_idle": "10", "keepalives_interval": "2", "keepalives_count": "5"}
+    server = {**{f"tcp_{name}": value for name, value in asked_for.items()}, "tcp_user_timeout": "20000"}
+    client = {**asked_for, "tcp_user_timeout": "20000"}
+    with database.transaction() as connection:
+        assert {name: connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in server} == server
+        driver_connection: Any = connection.connection.driver_connection
+        assert driver_connection.info.get_parameters().items() >= client.items()
     database.close()
 
 

@@ -157,15 +157,25 @@ def _connect_arguments(settings: StoreSettings, *, options: Any) -> dict[str, ob
         "lock_timeout": settings.lock_timeout_ms,
         "statement_timeout": settings.statement_timeout_ms,
         "idle_in_transaction_session_timeout": settings.idle_in_transaction_timeout_ms,
+        **{f"tcp_{name}": value for name, value in _keepalives(settings).items()},
+        "tcp_user_timeout": settings.database_silence_s * 1_000,
     }
     ours = " ".join(f"-c {name}={value}" for name, value in parameters.items())
     return {
         "options": f"{options} {ours}".strip(),
         "connect_timeout": settings.database_connect_timeout_s,
         "application_name": "turnledger",
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
+        **_keepalives(settings),
+        "tcp_user_timeout": settings.database_silence_s * 1_000,
+    }
+
+
+def _keepalives(settings: StoreSettings) -> dict[str, int]:
+    """How TCP asks an end from which nothing is awaited; where something is, its `tcp_user_timeout` runs."""
+    return {
+        "keepalives_idle": max(1, settings.database_silence_s // 2),
+        "keepalives_interval": max(1, settings.database_silence_s // 10),
+        "keepalives_count": 5,
     }
 
 

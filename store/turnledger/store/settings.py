@@ -36,6 +36,12 @@ class StoreSettings(BaseSettings):
     database_connect_timeout_s: int = Field(
         default=5, ge=1, description="A server that does not answer by then is treated as down."
     )
+    database_silence_s: int = Field(
+        default=10,
+        ge=2,
+        description="A connection whose other end has not acknowledged anything for so long is given up, by us and by "
+        "the server: TCP alone would take a quarter of an hour, with the ledgers of a vanished host locked.",
+    )
     lock_timeout_ms: int = Field(
         default=1_000,
         ge=1,

@@ -124,6 +124,19 @@ class TurnWorker(SimpleWorker):
         self._install_signal_handlers()  # type: ignore[no-untyped-call]  # RQ's
         super().register_birth()  # type: ignore[no-untyped-call]  # RQ's
 
+    @property
+    def connection_timeout(self) -> int:
+        """The least patience that RQ lets the client have: that of one look, not of RQ's own, which take a minute."""
+        return LOOK_S + 1
+
+    def run_maintenance_tasks(self) -> None:
+        """RQ's own, as a worker that is known: Redis forgets one that was cut off, or frozen, for long."""
+        if not self.connection.hexists(self.key, "birth"):
+            self.connection.delete(self.key)  # a sign of life alone
+            self.register_birth()  # type: ignore[no-untyped-call]  # RQ's
+            log.warning("worker_registered_again", worker=self.name)
+        super().run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
+
     def dequeue_job_and_maintain_ttl(
         self,
         timeout: int | None,
@@ -148,7 +161,7 @@ class TurnWorker(SimpleWorker):
     def _look_for_job(self, timeout: int | None) -> tuple[Job, Queue] | None:
         self.heartbeat()
         if self.should_run_maintenance_tasks:
-            self.run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
+            self.run_maintenance_tasks()
         return self.queue_class.dequeue_any(
             self.queues,
             timeout,
@@ -258,9 +271,10 @@ def _turn_queue(name: str, *, redis: Redis, settings: WorkerSettings) -> TurnQue
 
 
 def rq_connection(settings: CheckpointSettings) -> Redis:
-    """A client as RQ needs it: bytes, and a reply timeout that leaves its long waits for a job alone.
+    """A client as RQ needs it: bytes, and a reply timeout that leaves a look for a job alone.
 
     Raises:
         InvalidInput: the URL cannot be read.
     """
-    return make_client(settings, **{**connection_options(settings), "socket_timeout": None})
+    patience_s = settings.redis_reply_timeout_s + LOOK_S
+    return make_client(settings, **{**connection_options(settings), "socket_timeout": patience_s})
