@@ -12,7 +12,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 FOLDERS := store checkpoint workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test docs browser model machine soak demo bench up clean
+.PHONY: help install check test docs browser model machine soak hosts demo bench up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ machine: $(STAMP) ## the state machine over real servers, 2,000 examples; ARGS="
 
 soak: $(STAMP) ## continuous load with kills and restarts, then the count; SECONDS=600 for longer
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(ARGS)
+
+hosts: $(STAMP) ## engine and worker hosts cut off for 30 s, as network namespaces (root, Linux); about 3 minutes
+	$(BIN)/python -m pytest -m soak tests/acceptance/test_hosts.py $(ARGS)
 
 demo: $(STAMP) ## see it work, a worker killed on the way included
 	$(BIN)/turnledger demo $(ARGS)
