@@ -23,6 +23,11 @@ from tests.hosts.network import Host, Network, NoNamespaces, network
 from tests.hosts.servers import open_servers
 from tests.ledger_checks import Told, wait_for_invariants, wait_until
 from tests.processes import Process, Processes
+from tests.soak.recovery import pending_turns
+from tests.soak.told import read_acknowledged
+from tests.soak.verdict import judge
+from turnledger.checkpoint import CheckpointSettings, Turns
+from turnledger.store import StoreSettings
 from turnledger.store.database import Database
 from turnledger.store.migrate import migrate
 from turnledger.workers.clock import CLOCK_LOCK
@@ -55,9 +60,10 @@ SHORT = {
     "TURNLEDGER_DATABASE_CONNECT_TIMEOUT_S": "2",
     "TURNLEDGER_DATABASE_SILENCE_S": "2",
     "TURNLEDGER_TRANSIENT_WAIT_S": "6",
+    "SOAK_CONVERSATIONS": "10",
 }
 # A lease that is shorter than the cut: else nobody takes a turn over.
-REAL = {"TURNLEDGER_LEASE_S": "20", "TURNLEDGER_RENEW_S": "5"}
+REAL = {"TURNLEDGER_LEASE_S": "20", "TURNLEDGER_RENEW_S": "5", "SOAK_CONVERSATIONS": "40"}
 PACES = {
     "short": Pace(SHORT, cut_s=4, noticed_s=10, clock_s=15, taken_over_s=20),
     "real": Pace(REAL, cut_s=30, noticed_s=20, clock_s=30, taken_over_s=60),
@@ -85,8 +91,8 @@ class Deployment:
 
     def node(self, module: str, host: str, *arguments: str) -> Process:
         """An engine node on a host."""
-        name, within = f"tests.hosts.{module}", self.hosts[host].entering
-        return self.processes.module(name, *arguments, environment=self._environment(host), within=within)
+        within = self.hosts[host].entering
+        return self.processes.module(module, *arguments, environment=self._environment(host), within=within)
 
     def pool(self, host: str, *, size: int) -> Process:
         self.sizes[host] = size
@@ -178,13 +184,13 @@ def test_an_engine_host_that_was_cut_off_is_refused_what_others_have_taken_over(
     """(CK-2, CK-11, DL-5, FL-4): and what nobody has taken over it brings along when it is back."""
     deployment.run("worker-2", "clock")
     deployment.pool("worker-1", size=1)
-    first = deployment.node("holding", "engine-1")
+    first = deployment.node("tests.hosts.holding", "engine-1")
     deployment.wait_for_workers("worker-1")
     held = _said(first, "ready")
     first.wait_for_line('"said": "sending"')
     cut_at = deployment.cut("engine-1")
     first.signal(signal.SIGUSR1)
-    second = deployment.node("taking", "engine-2", held["saved"], held["taken"], held["delivering"])
+    second = deployment.node("tests.hosts.taking", "engine-2", held["saved"], held["taken"], held["delivering"])
     _said(second, "done")
     _said(first, "cut off")
     deployment.mend("engine-1", cut_at=cut_at)
@@ -244,6 +250,50 @@ def test_what_a_worker_host_had_in_hand_when_it_was_cut_off_is_done_by_another(d
     deployment.check()
     first.signal(signal.SIGTERM)
     assert first.wait(seconds=30) == 0, first.output
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("pace", ["short", "real"], indirect=True)
+def test_hosts_that_are_cut_off_in_turn_under_load_lose_and_double_nothing(deployment: Deployment) -> None:
+    """(QU-3, QU-4, FL-4, FL-7): engine nodes play turns in every way there is, resumes and replacements included."""
+    for host in WORKER_HOSTS:
+        deployment.pool(host, size=2)
+        for command in ("upkeep", "clock"):
+            deployment.run(host, command)
+    deployment.wait_for_workers(*WORKER_HOSTS)
+    files = {host: deployment.spools / f"told-{host}.jsonl" for host in ENGINE_HOSTS}
+    nodes = [
+        deployment.node("tests.soak.node", host, str(number), str(number), str(path), str(os.getpid()))
+        for number, (host, path) in enumerate(files.items())
+    ]
+    for host in (*ENGINE_HOSTS, *WORKER_HOSTS):
+        deployment.mend(host, cut_at=deployment.cut(host))
+        time.sleep(deployment.pace.cut_s / 2)  # the load goes on between two cuts
+    for node in nodes:
+        node.signal(signal.SIGTERM)
+    for node in nodes:
+        assert node.wait(seconds=120) == 0, node.output
+    _judge(deployment, files)
+
+
+def _judge(deployment: Deployment, files: dict[str, Path]) -> None:
+    """What was on the engines' disks is recovered; then everything they were told must be there, once and in order."""
+    engine = deployment.engine
+    for host in files:
+        checkpoint = CheckpointSettings(redis_url=engine.redis_url, spool_folder=deployment.spools / host)
+        node = Turns.from_settings(checkpoint=checkpoint, store=StoreSettings(database_url=engine.database_url))
+        node.recover()
+        node.close()
+    wait_until(lambda: _assert_nothing_pending(engine), seconds=120)
+    told = read_acknowledged(list(files.values()))
+    verdict = judge(told, database=engine.database, records=engine.records)
+    deployment.report(f"{verdict.told} turns told, {verdict.committed} committed, {verdict.superseded} superseded")
+    assert verdict.right, verdict
+    assert verdict.committed > len(told) / 2
+
+
+def _assert_nothing_pending(engine: Engine) -> None:
+    assert not pending_turns(engine.records)
 
 
 def _note(deployment: Deployment, what: str, *, since: float) -> None:
