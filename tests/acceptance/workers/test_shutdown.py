@@ -8,6 +8,7 @@ import time
 from tests.engine import Engine, start_worker
 from tests.ledger_checks import check_invariants, wait_until
 from tests.processes import Process, Processes
+from tests.proxy import Proxy
 
 ROUNDS = 3
 GRACE_S = 30
@@ -55,28 +56,26 @@ def test_an_idle_worker_stops_soon(engine: Engine, processes: Processes) -> None
     assert worker.wait(seconds=5) == 0
 
 
-def test_a_pool_that_is_told_to_stop_under_load_leaves_nothing_behind(engine: Engine, processes: Processes) -> None:
-    """By one signal to the process that keeps them alive (OP-6, OP-8)."""
-    ended = threading.Event()
-    player = threading.Thread(target=_play_until, args=[engine, ended])
-    player.start()
-    try:
-        pool = processes.command("worker", "--processes", "2", environment=engine.environment())
-        wait_until(lambda: _assert_registered(engine, number=2), seconds=20)
-        pool.signal(signal.SIGTERM)
-        assert pool.wait(seconds=GRACE_S) == 0, pool.output
-        _assert_nothing_is_held(engine)
-    finally:
-        ended.set()
-        player.join()
-    assert start_worker(processes, engine.environment(), burst=True).wait() == 0
-    check_invariants(engine.database_url, engine.redis_url, told=engine.told)
+def test_an_idle_worker_that_is_cut_off_from_redis_stops_well(engine: Engine, processes: Processes) -> None:
+    """(OP-6): it has nothing in hand, so there is nothing to put back."""
+    impatient = {"TURNLEDGER_REDIS_REPLY_TIMEOUT_S": "0.2", "TURNLEDGER_REDIS_RETRIES": "0"}
+    with Proxy(engine.redis_url) as proxy:
+        worker = start_worker(processes, engine.environment(TURNLEDGER_REDIS_URL=proxy.url, **impatient))
+        wait_until(lambda: _assert_idle(engine), seconds=20)
+        proxy.pause()
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(seconds=GRACE_S) == 0, worker.output
+    assert "worker_not_signed_off" in worker.output
 
 
 def _running_worker(engine: Engine, processes: Processes) -> Process:
     worker = start_worker(processes, engine.environment())
     wait_until(lambda: _assert_registered(engine), seconds=20)
     return worker
+
+
+def _assert_idle(engine: Engine) -> None:
+    assert [engine.redis.hget(worker, "state") for worker in engine.redis.smembers("rq:workers")] == ["idle"]
 
 
 def _play_until(engine: Engine, ended: threading.Event) -> None:

@@ -137,6 +137,15 @@ class TurnWorker(SimpleWorker):
             log.warning("worker_registered_again", worker=self.name)
         super().run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
 
+    def teardown(self) -> None:
+        """Sign off; without Redis an idle worker ends all the same, and is forgotten there by itself."""
+        try:
+            super().teardown()  # type: ignore[no-untyped-call]  # RQ's
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if self.get_state() != WorkerStatus.IDLE:
+                raise
+            log.warning("worker_not_signed_off", reason=str(error))
+
     def dequeue_job_and_maintain_ttl(
         self,
         timeout: int | None,
