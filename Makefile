@@ -53,7 +53,7 @@ machine: $(STAMP) ## the state machine over real servers, 2,000 examples; ARGS="
 soak: $(STAMP) ## continuous load with kills and restarts, then the count; SECONDS=600 for longer
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(ARGS)
 
-hosts: $(STAMP) ## engine and worker hosts cut off for 30 s, as network namespaces (root, Linux); 8 minutes
+hosts: $(STAMP) ## engine and worker hosts cut off for 30 s, as network namespaces (root, Linux); 7 minutes
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_hosts.py $(ARGS)
 
 demo: $(STAMP) ## see it work, a worker killed on the way included
