@@ -37,7 +37,7 @@ NOT_MODELLED = {
         "make_roles",
     ),
     *("sweep_entries", "sweep_events", "find_account", "long_ledgers", "save_account"),
-    *("forget_steps", "run_started_at"),
+    *("forget_steps", "run_started_at", "in_recovery"),
 }
 NEVER_RUN = {"trim_entries", "is_swept"}  # the model knows them, and no path of it gets there
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,12 +17,14 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
+    ResponseError,
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from turnledger.checkpoint._sentinels import SENTINEL_URL, from_sentinels
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable
 from turnledger.checkpoint.settings import CheckpointSettings
 from turnledger.store import InvalidInput
@@ -49,6 +52,7 @@ _USUAL_PORT = 6379
 _NO_SUCH_NUMBER = "DB index is out of range"
 _TLS_WORDS = ("SSL", "certificate")
 _NOT_THERE = "start it, or correct TURNLEDGER_REDIS_URL"
+_REPLICA = re.compile(r"(?:^|: -?)READONLY ")
 
 
 def connect(settings: CheckpointSettings) -> Redis:
@@ -79,13 +83,16 @@ def make_client(settings: CheckpointSettings, **options: Any) -> Redis:
     """
     try:
         _check_number(settings.redis_url)
-        client = Redis.from_url(settings.redis_url, **options)
+        make = from_sentinels if SENTINEL_URL.match(settings.redis_url) else Redis.from_url
+        client = make(settings.redis_url, **options)
         pool = client.connection_pool
+        pool.connection_class = _leaving_replicas(pool.connection_class)
         pool.connection_class(**pool.connection_kwargs)  # made without connecting: a wrong option shows here
     except (ValueError, TypeError):
         raise InvalidInput(
-            "TURNLEDGER_REDIS_URL cannot be read; write redis://user:password@host:port/number, with what is neither "
-            "letter nor digit in the password percent-encoded"
+            "TURNLEDGER_REDIS_URL cannot be read; write redis://user:password@host:port/number, or "
+            "redis+sentinel://user:password@host:port,host:port/service/number, with what is neither letter nor digit "
+            "in the password percent-encoded"
         ) from None
     return client
 
@@ -102,7 +109,7 @@ def place_of(url: str) -> str:
     """Which Redis the URL of a client names, without user and password: localhost:6379/0."""
     parts = urlsplit(url)
     if parts.scheme not in _NUMBERED:
-        return parts.path
+        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
     return f"{parts.hostname or 'localhost'}:{parts.port or _USUAL_PORT}/{parts.path.strip('/') or 0}"
 
 
@@ -116,6 +123,27 @@ def connection_options(settings: CheckpointSettings) -> dict[str, object]:
         "health_check_interval": 30,
         "retry": Retry(backoff, settings.redis_retries),
     }
+
+
+@cache
+def _leaving_replicas(kind: type[Any]) -> type[Any]:
+    """The kind of connection, closed when its server turns out to be a replica: the next one may find the master."""
+
+    class LeavingReplicas(kind):  # type: ignore[misc]  # its base is known at run time alone
+        def read_response(self, *given: Any, **named: Any) -> Any:
+            try:
+                return super().read_response(*given, **named)
+            except ResponseError as error:
+                if isinstance(error, ReadOnlyError) or _REPLICA.search(str(error)):
+                    self.disconnect()
+                raise
+
+    return LeavingReplicas
+
+
+def is_transient(error: RedisError) -> bool:
+    """Whether the same call may succeed later, without a person's doing."""
+    return isinstance(error, _TRANSIENT) or bool(_TRANSIENT_SIGNS.search(str(error)))
 
 
 @contextmanager
@@ -132,10 +160,8 @@ def translated() -> Iterator[None]:
         raise CheckpointMisconfigured(
             f"Redis refuses this user: {_words(error)}; check TURNLEDGER_REDIS_URL"
         ) from error
-    except _TRANSIENT as error:
-        raise CheckpointUnavailable(_told(error)) from error
     except RedisError as error:
-        if _TRANSIENT_SIGNS.search(str(error)):
+        if is_transient(error):
             raise CheckpointUnavailable(_told(error)) from error
         advice = "; correct the number in TURNLEDGER_REDIS_URL" if _NO_SUCH_NUMBER in str(error) else ""
         raise CheckpointMisconfigured(f"Redis refused a command: {_words(error)}{advice}") from error

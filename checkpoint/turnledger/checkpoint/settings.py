@@ -14,7 +14,12 @@ class CheckpointSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
 
-    redis_url: str = Field(repr=False, description="Redis, as redis://user:password@host:port/number.")
+    redis_url: str = Field(
+        repr=False,
+        description="Redis, as redis://user:password@host:port/number; or its sentinels, as "
+        "redis+sentinel://user:password@host:port,host:port/service/number, of which the master is asked. Theirs are "
+        "?sentinel_username= and sentinel_password=.",
+    )
     prefix: str = Field(
         default="{turnledger}",
         pattern=r"^[A-Za-z0-9_.:{}-]+$",

@@ -11,6 +11,7 @@ from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.record import OWNER_LOST, Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, Records, already_handled, new_token, turn_ended
 from turnledger.store import Database, StoreBusy, StoreUnavailable, TurnledgerError
+from turnledger.store.database import refuse_standby
 from turnledger.store.events import duplicate_event, failed_event
 from turnledger.store.history import steps_in_log
 from turnledger.store.ledger import (
@@ -115,7 +116,11 @@ def check_history(database: Database, record: Record) -> None:
     with database.snapshot() as connection:
         head = read_head(connection, record.ledger)
         found = head is not None and _is_cursor_there(connection, head, record.cursor)
-    _refuse_lost_history(record, head=head, found=found)
+        try:
+            _refuse_lost_history(record, head=head, found=found)
+        except TurnBlocked:
+            refuse_standby(connection)
+            raise
 
 
 def _refuse_superseded(record: Record) -> None:

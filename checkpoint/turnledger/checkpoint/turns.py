@@ -318,10 +318,13 @@ class Turns:
     def _begin(self, request: StartRequest, view: LedgerView) -> _Begun:
         if not request.recorded:
             return _Begun(unrecorded_fields(request, view))
+        behind: StoreUnavailable | None = None
         try:
             return self._begin_recorded(request, view)
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("start_not_recorded", **names(request.turn_id, request.ledger), reason=str(error))
+            if isinstance(error, StoreUnavailable) and error.is_read_only:
+                behind = error  # what a standby says may be older than what was committed
         try:
             seen = look_only(self._database, request, view)
             block = block_of(self._database, view, seen)
@@ -330,7 +333,7 @@ class Turns:
             return _Begun(unwritten_fields(request, view, None, block=""), history_error=error)
         if request.turn_id in seen.runs:  # begun before, or just now: to go on with it takes a write that fences
             return self._begin_recorded(request, view)
-        return _Begun(unwritten_fields(request, view, seen, block=block))
+        return _Begun(unwritten_fields(request, view, seen, block=block), history_error=behind)
 
     def _begin_recorded(self, request: StartRequest, view: LedgerView) -> _Begun:
         beginning = begin(self._database, request, view)

@@ -17,7 +17,8 @@ from turnledger.store.errors import (
 _LOCK_TIMEOUT = "55P03"
 _BUSY = {"40001", "40P01", _LOCK_TIMEOUT, "57014"}  # serialization, deadlock, lock timeout, statement timeout
 _UNAVAILABLE_CLASSES = {"08", "53", "57", "58"}  # connection, resources, operator intervention, I/O
-_UNAVAILABLE = {"25006", "25P03"}  # a read-only standby, an idle transaction ended by the server
+_READ_ONLY = "25006"  # a standby, or a server that was told to take no writes
+_UNAVAILABLE = {_READ_ONLY, "25P03"}  # the latter: an idle transaction ended by the server
 _DATA_CLASSES = {"22", "54"}  # data exceptions, program limits
 _CONSTRAINT_CLASS = "23"
 _QUOTED = re.compile(': ".*', re.DOTALL)  # what Postgres says of data may end with the data
@@ -61,7 +62,8 @@ def _by_sqlstate(error: psycopg.Error, sqlstate: str) -> TurnledgerError:
     if sqlstate in _BUSY:
         return StoreBusy(f"Postgres is busy ({sqlstate}): {message}", is_lock=sqlstate == _LOCK_TIMEOUT)
     if sqlstate in _UNAVAILABLE or sqlstate[:2] in _UNAVAILABLE_CLASSES:
-        return StoreUnavailable(f"Postgres cannot take this now ({sqlstate}): {message}")
+        told = f"Postgres cannot take this now ({sqlstate}): {message}"
+        return StoreUnavailable(told, is_read_only=sqlstate == _READ_ONLY)
     if sqlstate[:2] in _DATA_CLASSES or (sqlstate[:2] == _CONSTRAINT_CLASS and constraint):
         told = _QUOTED.sub("", message)
         return StoreRefused(f"Postgres refused the data ({sqlstate}): {told}", sqlstate=sqlstate, constraint=constraint)

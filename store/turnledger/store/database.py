@@ -11,11 +11,12 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from sqlalchemy import Connection, Engine, TextClause, create_engine, make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, TextClause, create_engine, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from turnledger.store._database_url import read_url
 from turnledger.store._sqlstate import translate
-from turnledger.store.errors import InvalidInput
+from turnledger.store.errors import InvalidInput, StoreUnavailable
 from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings, read_settings
 
@@ -62,7 +63,7 @@ class Database:
             StoreRefused: the data itself was refused.
             StoreMisconfigured: the database is not what this version needs.
         """
-        with translated(), self.engine.begin() as connection:
+        with translated(), self.engine.begin() as connection, _left_when_read_only(connection):
             if lock_timeout_ms is not None:
                 run_statement(connection, "set_lock_timeout", {"timeout": str(lock_timeout_ms)})
             yield connection
@@ -82,6 +83,18 @@ class Database:
     def close(self) -> None:
         """Close the pooled connections of this process."""
         self._engine.dispose(close=self._process_id == os.getpid())
+
+
+@contextmanager
+def _left_when_read_only(connection: Connection) -> Iterator[None]:
+    """Close a connection to a server that takes no writes: the next one may find the primary, by URL, name or proxy."""
+    try:
+        yield
+    except (DBAPIError, psycopg.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+            connection.invalidate()
+        raise
 
 
 @contextmanager
@@ -113,7 +126,7 @@ def _interruption(error: BaseException, *, before: BaseException | None) -> Base
 
 def _make_engine(settings: StoreSettings) -> Engine:
     try:
-        url = make_url(settings.database_url)
+        url, hosts = read_url(settings.database_url)
     except (ArgumentError, ValueError):
         raise _unreadable_url() from None
     if "@" in (url.host or ""):  # a part of a password, which the driver would tell as a host that is not there
@@ -126,7 +139,7 @@ def _make_engine(settings: StoreSettings) -> Engine:
         pool_size=settings.pool_size,
         pool_pre_ping=False,
         hide_parameters=True,  # an error that is logged must not quote a conversation
-        connect_args=_connect_arguments(settings, options=url.query.get("options", "")),
+        connect_args={**hosts, **_connect_arguments(settings, options=url.query.get("options", ""))},
     )
     _check_options(engine)
     return engine
@@ -146,8 +159,9 @@ def _check_options(engine: Engine) -> None:
 
 def _unreadable_url() -> InvalidInput:
     return InvalidInput(
-        "TURNLEDGER_DATABASE_URL cannot be read; write postgresql://user:password@host:port/database, with what is "
-        "neither letter nor digit in the password percent-encoded, and after a ? only options of libpq"
+        "TURNLEDGER_DATABASE_URL cannot be read; write postgresql://user:password@host:port/database (or host:port,"
+        "host:port with ?target_session_attrs=read-write), with what is neither letter nor digit in the password "
+        "percent-encoded, and after a ? only options of libpq"
     )
 
 
@@ -199,6 +213,18 @@ def driver_text(name: str) -> str:
 def statement(name: str) -> TextClause:
     """The named statement of the `sql` folder, with `:name` parameters."""
     return text((files("turnledger.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def refuse_standby(connection: Connection) -> None:
+    """Nothing that is to be undone for want of a row may be judged by a standby, which may be behind.
+
+    Raises:
+        StoreUnavailable: this server is one; its connection is closed, so that the next one may find the primary.
+    """
+    ((is_standby,),) = run_statement(connection, "in_recovery", {})
+    if is_standby:
+        connection.invalidate()
+        raise StoreUnavailable("Postgres is a standby here, and may be behind what was committed", is_read_only=True)
 
 
 def copy_rows(connection: Connection, *, target: str, rows: Iterable[Sequence[object]]) -> None:

@@ -50,6 +50,7 @@ class StoreUnavailable(TurnledgerError):
     """Postgres cannot be reached now; try again later."""
 
     retry = True
+    is_read_only: bool = False  # it answers, and takes no write: a standby, which may be behind what was committed
 
 
 class StoreBusy(TurnledgerError):

@@ -21,7 +21,12 @@ class StoreSettings(BaseSettings):
         description="A YAML file whose section `turn_engine.conversation_session` is read anew whenever it changes; "
         "the same file for every process. Without it the defaults hold.",
     )
-    database_url: str = Field(repr=False, description="Postgres, as postgresql://user:password@host:port/database.")
+    database_url: str = Field(
+        repr=False,
+        description="Postgres, as postgresql://user:password@host:port/database. Of several servers, "
+        "host:port,host:port with ?target_session_attrs=read-write, the one that takes writes is found anew after a "
+        "failover.",
+    )
     schema_name: str = Field(
         default="turnledger",
         pattern=r"^[a-z_][a-z0-9_]{0,62}$",

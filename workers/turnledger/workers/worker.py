@@ -8,8 +8,7 @@ from typing import Any
 
 import structlog
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 from rq import SimpleWorker
 from rq.exceptions import DequeueTimeout, StopRequested
 from rq.executions import Execution
@@ -20,7 +19,7 @@ from rq.worker.base import WorkerStatus
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings, CheckpointUnavailable
-from turnledger.checkpoint.connection import connect, connection_options, make_client, translated
+from turnledger.checkpoint.connection import connect, connection_options, is_transient, make_client, translated
 from turnledger.checkpoint.queue import (
     COMMIT_FUNCTION,
     CONDENSE_FUNCTION,
@@ -162,7 +161,9 @@ class TurnWorker(SimpleWorker):
                 return self._look_for_job(None if timeout is None else LOOK_S)
             except DequeueTimeout:
                 continue
-            except (RedisConnectionError, RedisTimeoutError) as error:
+            except RedisError as error:
+                if not is_transient(error):
+                    raise
                 log.warning("worker_without_redis", reason=str(error))
                 time.sleep(LOOK_S)
         raise StopRequested
@@ -179,6 +180,15 @@ class TurnWorker(SimpleWorker):
             serializer=self.serializer,
             death_penalty_class=self.death_penalty_class,
         )
+
+    def run_maintenance_tasks(self) -> None:
+        """Look after jobs that dead workers left; a Redis that takes no writes now is looked after at the next look."""
+        try:
+            super().run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
+        except RedisError as error:
+            if not is_transient(error):
+                raise
+            log.warning("maintenance_postponed", reason=str(error))
 
     def _shutdown(self) -> None:
         """Stop after the job in hand, or after this look for one; the signal itself breaks nothing off.

@@ -10,7 +10,7 @@ from typing import Literal
 from redis import Redis
 
 from turnledger.checkpoint import CheckpointSettings
-from turnledger.checkpoint.connection import connection_options
+from turnledger.checkpoint.connection import connection_options, make_client
 from turnledger.store import InvalidInput, TurnledgerError, check_revision, read_settings
 from turnledger.workers.cli.output import console
 from turnledger.workers.cli.servers import the_database, the_records
@@ -79,7 +79,7 @@ def run_dashboard(*, host: str | None, port: int | None, announce: Announce = "p
 
 def _rq_client(settings: CheckpointSettings) -> Redis:
     """Bytes, as RQ wants them, and no patience: a Redis that does not answer must not hold the page up."""
-    return Redis.from_url(settings.redis_url, **connection_options(settings))
+    return make_client(settings, **connection_options(settings))
 
 
 def free_port(settings: DashboardSettings) -> int:

@@ -16,6 +16,7 @@ from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.repairs import Repairs
 from turnledger.checkpoint.sighting import Sightings
 from turnledger.store import Database, LedgerName, StoreBusy, StoreSettings, read_settings
+from turnledger.store.database import refuse_standby
 from turnledger.store.standing import Standing, open_runs, read_standings
 from turnledger.workers.reconciler.cases import Case, Finding, Report
 from turnledger.workers.reconciler.decisions import Action, Do, Tone, decide
@@ -173,6 +174,7 @@ class Reconciler:
         contents = [content_of(seen) for seen in sightings]
         asked = [question_of(seen, content) for seen, content in zip(sightings, contents, strict=True)]
         with self._database.transaction() as connection:
+            refuse_standby(connection)
             standings = read_standings(connection, asked)
         cases = []
         for seen, content in zip(sightings, contents, strict=True):
