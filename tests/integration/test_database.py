@@ -244,6 +244,24 @@ def test_a_wrong_password_is_reported_without_it(stores: Stores) -> None:
         stores.execute("DROP ROLE guarded")
 
 
+def test_a_server_that_takes_no_writes_is_left_at_once(stores: Stores) -> None:
+    """The next connection may lead to one that does (QU-7)."""
+    name = stores.database_url.rpartition("/")[2]
+    with stores.connection() as connection:
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
+    database = with_settings(stores, pool_size=1)
+    try:
+        with pytest.raises(StoreUnavailable, match="25006") as refused:
+            create_ledgers(database, [LEAD])
+        assert refused.value.is_read_only
+    finally:
+        with stores.connection() as connection:
+            connection.execute(b"SET TRANSACTION READ WRITE")
+            connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
+    create_ledgers(database, [LEAD])
+    database.close()
+
+
 def test_a_table_that_is_not_there_is_a_misconfiguration(empty_database_url: str) -> None:
     """Never the fault of a turn (QU-7)."""
     database = Database.from_settings(database_url=empty_database_url)

