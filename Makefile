@@ -12,7 +12,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 FOLDERS := store checkpoint workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test docs browser model machine soak hosts demo bench up clean
+.PHONY: help install check test docs browser model machine soak hosts faults demo bench up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ soak: $(STAMP) ## continuous load with kills and restarts, then the count; SECON
 
 hosts: $(STAMP) ## engine and worker hosts cut off for 30 s, as network namespaces (root, Linux); 7 minutes
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_hosts.py $(ARGS)
+
+faults: $(STAMP) ## what breaks for longer than a test may take: full disks, failovers, wrong clocks (as root, Debian for the clocks)
+	@test -e /usr/lib/*/faketime/libfaketime.so.1 || { apt-get update -q && apt-get install -y -q faketime; }
+	$(BIN)/python -m pytest -m faults -rP --show-capture=no tests/faults $(ARGS)
 
 demo: $(STAMP) ## see it work, a worker killed on the way included
 	$(BIN)/turnledger demo $(ARGS)

@@ -18,6 +18,7 @@ import redis
 from tests.endpoint import Endpoint, served
 from tests.engine import Engine
 from tests.processes import Processes
+from tests.recovering import Recovery
 from tests.stores import Stores
 from turnledger.checkpoint import Turns
 from turnledger.store.database import Database
@@ -170,6 +171,12 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
             sys.stdout.write(f"\n  {line}\n")
 
     return say
+
+
+@pytest.fixture
+def recovery(request: pytest.FixtureRequest) -> Recovery:
+    """Times what the test recovers from."""
+    return Recovery(request.node.name)
 
 
 def _start_servers(stack: ExitStack) -> EmbeddedServers:

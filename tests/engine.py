@@ -20,6 +20,7 @@ from turnledger.checkpoint.records import Records
 from turnledger.store import Database, LedgerName, Message, NoReplyOwed, Step, StoreSettings
 from turnledger.workers.clock import Clock
 from turnledger.workers.committer import Committer
+from turnledger.workers.reconciler import Reconciler
 from turnledger.workers.settings import WorkerSettings
 
 # The defaults at a twentieth of their length: what must happen within 60 seconds must happen within 3.
@@ -138,6 +139,10 @@ class Engine:
             committer=self.committer(**settings),
             settings=WorkerSettings(**quick),
         )
+
+    def reconcile(self) -> None:
+        """One sweep of the reconciler, in this process."""
+        Reconciler(records=self.records, database=self.database, settings=WorkerSettings()).sweep()
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection[Any]]:

@@ -265,6 +265,61 @@ def test_a_record_that_went_back_is_submitted_again(stores: Stores) -> None:
     assert stores.state(turn.turn_id) == "committed"
 
 
+@pytest.mark.parametrize("then", ["saves", "completes", "ends"])
+def test_a_holder_goes_on_when_redis_forgets_its_last_saves(stores: Stores, then: str) -> None:
+    """Nobody has taken the turn over: the next call brings what a failover lost, each step once (FL-8, CK-2)."""
+    node = stores.node()
+    turn = begin(node)
+    turn.save(steps=[user("zero")])
+    record, steps = stores.keys.record(turn.turn_id), stores.keys.steps(turn.turn_id)
+    kept: Any = [stores.redis.dump(key) for key in (record, steps)]
+    turn.save(steps=[user("one")])
+    turn.save(steps=[user("two")])
+    for key, value in zip((record, steps), kept, strict=True):
+        stores.redis.restore(key, 0, value, replace=True)
+    if then == "ends":
+        turn.abandon()
+        assert stores.state(turn.turn_id) == "abandoned"
+        return
+    if then == "saves":
+        turn.save(steps=[user("three")])
+        assert [step.value["content"] for step in node.read(turn.turn_id).steps] == ["zero", "one", "two", "three"]
+    complete(turn, "Done")
+    only_once(stores, turn)
+    told = [step.value["content"] for step in begin(node).history()]
+    assert told == ["zero", "one", "two", *(["three"] if then == "saves" else []), "Done"]
+
+
+def test_a_holder_is_refused_when_redis_forgets_that_the_turn_was_taken_over(stores: Stores) -> None:
+    """The record is its own again, at an older revision; Postgres remembers the take-over (FL-8, CK-2)."""
+    node = stores.node()
+    old = begin(node)
+    record, steps = stores.keys.record(old.turn_id), stores.keys.steps(old.turn_id)
+    kept: Any = stores.redis.dump(record)
+    old.save(steps=[user("one")])
+    stores.redis.hset(record, "lease_until", 0)
+    stores.node().resume(old.turn_id)
+    stores.redis.restore(record, 0, kept, replace=True)
+    stores.redis.delete(steps)
+    with pytest.raises(StaleTurn, match="taken over"):
+        complete(old, "stale")
+    assert stores.pending() == []
+
+
+def test_a_completion_that_redis_forgot_with_the_save_before_it_is_submitted_again(stores: Stores) -> None:
+    """Running again in Redis at an older revision, with fewer steps: it is committed whole (FL-8)."""
+    node = stores.node()
+    turn = begin(node)
+    kept: Any = stores.redis.dump(stores.keys.record(turn.turn_id))
+    turn.save(steps=[user("zero")])
+    complete(turn, "One")
+    stores.redis.flushall()
+    stores.redis.restore(stores.keys.record(turn.turn_id), 0, kept)
+    node._services.leases.round()
+    only_once(stores, turn)
+    assert [step.value["content"] for step in begin(node).history()] == ["zero", "One"]
+
+
 @pytest.mark.parametrize("crowded", ["queue", "memory"])
 def test_a_crowded_redis_gets_no_more_turns(stores: Stores, crowded: str) -> None:
     """They are committed directly, after the pending ones they were built on (QU-14, QU-3)."""

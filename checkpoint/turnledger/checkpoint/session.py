@@ -3,13 +3,21 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import structlog
 
 from turnledger.checkpoint.completion import Draft
 from turnledger.checkpoint.errors import AlreadyRunning, StaleTurn
+from turnledger.checkpoint.naming import job_names
+from turnledger.checkpoint.record import UNFINISHED
 from turnledger.checkpoint.records import Claim, Fields, Lease, Records, new_token
 from turnledger.store import LedgerName
 from turnledger.store.crash_points import crash_point
+
+log = structlog.get_logger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +29,23 @@ class Opening:
 
 
 class _Write(NamedTuple):
-    """A save that was sent; kept until its answer is known, so that a repeat is the same operation."""
+    """A save that was sent; kept until its answer is known, so that a repeat is the same operation.
+
+    It brings the turn's `steps` up to `end`, as far as Redis does not have them.
+    """
 
     operation: str
     fields: Fields
-    steps: tuple[str, ...]
+    steps: Sequence[str]
+    end: int
     lease: Lease
 
 
 class Session:
     """Writes a turn's record under one claim. A call whose answer was lost is settled before the next one.
+
+    Where Redis itself went back behind what it had acknowledged, in a failover or a restart, and nobody has taken the
+    turn over in what it has now, the next call brings again what it lost.
 
     `began_unseen`: Redis was away at the start, so that other runs of the work key did not see this one.
     """
@@ -41,10 +56,15 @@ class Session:
         *,
         claim: Claim,
         sent: int,
+        refuse_if_taken_over: Callable[[], None] | None,
         opening: Opening | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`refuse_if_taken_over` asks the other store, where Redis has lost what it knew, and raises StaleTurn; None: it knows
+        nothing of the turn.
+        """
         self._records = records
+        self._refuse_if_taken_over = refuse_if_taken_over
         self._claim = claim
         self._sent = sent
         self._opening = opening
@@ -80,7 +100,7 @@ class Session:
             self._owned_until = 0.0  # from here on others may have it, whether or not the answer comes
         elif gave_up:  # its holder was told that the turn is not parked, and goes on
             fields = {"state": "running", "reason": "", **fields}
-        self._uncertain = _Write(new_token(), fields, tuple(wire_steps[self._sent :]), lease)
+        self._uncertain = _Write(new_token(), fields, wire_steps, len(wire_steps), lease)
         self._settle()
 
     def come_into_sight(self) -> None:
@@ -90,14 +110,16 @@ class Session:
     def complete(self, wire_steps: Sequence[str], *, ledger: LedgerName, work_key: str, draft: Draft) -> str:
         """Complete the turn and queue it; '' or the run that was first. Raises as `Records.complete`."""
         self._settle()
-        first = self._records.complete(
-            self._claim,
-            ledger=ledger,
-            work_key=work_key,
-            digest=draft.digest,
-            fields=draft.fields,
-            steps=wire_steps[self._sent :],
-            operation=self._ending,
+        first = self._once_more_if_redis_went_back(
+            lambda: self._records.complete(
+                self._claim,
+                ledger=ledger,
+                work_key=work_key,
+                digest=draft.digest,
+                fields=draft.fields,
+                steps=wire_steps[self._sent :],
+                operation=self._ending,
+            )
         )
         crash_point("complete.sent")
         return first
@@ -105,8 +127,9 @@ class Session:
     def end(self, *, ledger: LedgerName, state: str, fields: Fields) -> int:
         """End the turn without the queue; when, in milliseconds by Redis. Raises as `Records.end`."""
         self._settle()
-        ended_at_ms = self._records.end(
-            self._claim, ledger=ledger, state=state, fields=fields, operation=f"{self._ending}-{state}"
+        operation = f"{self._ending}-{state}"
+        ended_at_ms = self._once_more_if_redis_went_back(
+            lambda: self._records.end(self._claim, ledger=ledger, state=state, fields=fields, operation=operation)
         )
         crash_point("end.sent")
         return ended_at_ms
@@ -117,14 +140,42 @@ class Session:
         if write is None:
             return
         asked_at = self._clock()
-        self._claim = self._records.save(
-            self._claim, fields=write.fields, steps=write.steps, lease=write.lease, operation=write.operation
+        self._claim = self._once_more_if_redis_went_back(
+            lambda: self._records.save(
+                self._claim,
+                fields=write.fields,
+                steps=write.steps[self._sent : write.end],
+                lease=write.lease,
+                operation=write.operation,
+            )
         )
         crash_point("save.sent")
         if write.lease == "keep":
             self.renewed(asked_at)
-        self._sent += len(write.steps)
+        self._sent = max(self._sent, write.end)
         self._uncertain = None
+
+    def _once_more_if_redis_went_back(self, write: Callable[[], Answer]) -> Answer:
+        try:
+            return write()
+        except StaleTurn:
+            if not self._goes_on_from_what_is_there():
+                raise
+            return write()
+
+    def _goes_on_from_what_is_there(self) -> bool:
+        """Whether the record is still this owner's and has lost writes of it; then those are to be sent again."""
+        turn_id = self._claim.turn_id
+        record, steps = self._records.read(turn_id)
+        lost = self._claim.revision - record.revision
+        if record.owner != self._claim.owner or record.state not in UNFINISHED or lost <= 0:
+            return False
+        if self._refuse_if_taken_over is not None:
+            self._refuse_if_taken_over()
+        log.warning("redis_went_back", **job_names(turn_id, record.ledger), writes=lost, steps=self._sent - len(steps))
+        self._claim = Claim(turn_id, record.owner, record.revision)
+        self._sent = len(steps)
+        return True
 
     def _open(self) -> None:
         if self._opening is None:

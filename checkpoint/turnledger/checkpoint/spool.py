@@ -44,11 +44,15 @@ class Spool:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{turn.turn_id}.{turn.epoch}{_SUFFIX}"
         temporary = path.with_suffix(f".{os.getpid()}")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "w") as file:
-            file.write(encode_json({**asdict(turn), "built_on": list(built_on)}))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "w") as file:
+                file.write(encode_json({**asdict(turn), "built_on": list(built_on)}))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # a full disk needs the room
+            raise
         _sync_folder(self._folder)
         return path
 

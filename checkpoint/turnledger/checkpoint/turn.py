@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -109,7 +110,14 @@ class Turn:
         self._database = services.database
         self._record = record
         claim = Claim(record.turn_id, record.owner, record.revision)
-        self._session = Session(services.records, claim=claim, sent=0 if opening else len(steps), opening=opening)
+        refuse = partial(refuse_if_taken_over, services.database, record) if record.recorded else None
+        self._session = Session(
+            services.records,
+            claim=claim,
+            sent=0 if opening else len(steps),
+            refuse_if_taken_over=refuse,
+            opening=opening,
+        )
         self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes)
         self._submission: Submission | None = None
         self._completed: tuple[_Asked, Completion] | None = None

@@ -8,6 +8,7 @@ import pytest
 from tests.engine import Engine, start_clock, start_worker
 from tests.ledger_checks import wait_for_invariants, wait_until
 from tests.processes import Processes
+from tests.recovering import Recovery
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.workers.embedded import EmbeddedServers
 
@@ -24,7 +25,9 @@ def engine(private_servers: EmbeddedServers) -> Iterator[Engine]:
     node.close()
 
 
-def test_a_full_redis_is_drained_and_ends_no_process_that_waits(engine: Engine, processes: Processes) -> None:
+def test_a_full_redis_is_drained_and_ends_no_process_that_waits(
+    engine: Engine, processes: Processes, recovery: Recovery
+) -> None:
     """The clock needs no memory, complete commits directly, a park is refused (FL-2, FL-3, FL-10, QU-7, QU-14)."""
     worker = start_worker(processes, engine.environment())
     wait_until(lambda: _assert_registered(engine), seconds=20)
@@ -37,7 +40,8 @@ def test_a_full_redis_is_drained_and_ends_no_process_that_waits(engine: Engine, 
     engine.complete(unfinished)
     with pytest.raises(CheckpointUnavailable):
         parked.park(reason="waits")
-    wait_until(lambda: _assert_all_committed(engine), seconds=DRAINED_S)
+    with recovery.of("ten turns pending in a full Redis"):
+        wait_until(lambda: _assert_all_committed(engine), seconds=DRAINED_S)
     time.sleep(max(0.0, full_at + FULL_S - time.monotonic()))
     assert worker.running, worker.output
     assert clock.running, clock.output

@@ -8,11 +8,10 @@ import pytest
 from tests.engine import Engine, start_clock, start_worker
 from tests.ledger_checks import wait_for_invariants, wait_until
 from tests.processes import Processes
+from tests.recovering import Recovery
 from tests.standby import Standby
 from turnledger.store import Message, NoReplyOwed, StoreUnavailable
 from turnledger.workers.embedded import EmbeddedServers
-from turnledger.workers.reconciler import Reconciler
-from turnledger.workers.settings import WorkerSettings
 
 PROMOTED_S = 15
 
@@ -34,7 +33,7 @@ def elsewhere(primary: Engine, standby: Standby) -> Iterator[Engine]:
 
 
 def test_turns_at_a_standby_are_flagged_and_kept_until_it_is_promoted(
-    primary: Engine, elsewhere: Engine, standby: Standby, processes: Processes
+    primary: Engine, elsewhere: Engine, standby: Standby, processes: Processes, recovery: Recovery
 ) -> None:
     """The history is there, and said to be perhaps not the newest; no worker dies, nothing is rejected (FL-1, QU-7)."""
     primary.play()
@@ -52,15 +51,16 @@ def test_turns_at_a_standby_are_flagged_and_kept_until_it_is_promoted(
     assert elsewhere.state(turn.turn_id) == "completed"
     assert worker.running
     assert clock.running
-    standby.promote()
     told = [*primary.told, *elsewhere.told]
-    wait_for_invariants(standby.url, elsewhere.redis_url, told=told, seconds=PROMOTED_S)
+    with recovery.of("the standby promoted"):
+        standby.promote()
+        wait_for_invariants(standby.url, elsewhere.redis_url, told=told, seconds=PROMOTED_S)
     assert worker.running
     assert elsewhere.start().history_error is None
 
 
 def test_a_failover_is_followed_by_the_url_that_names_both_servers(
-    primary: Engine, standby: Standby, processes: Processes, private_servers: EmbeddedServers
+    primary: Engine, standby: Standby, processes: Processes, private_servers: EmbeddedServers, recovery: Recovery
 ) -> None:
     """Nodes, workers and clock find the new primary by themselves (FL-1, QU-7)."""
     engine = Engine(standby.both, primary.redis_url)
@@ -75,8 +75,9 @@ def test_a_failover_is_followed_by_the_url_that_names_both_servers(
     assert flagged.history_error is not None
     engine.complete(running)
     engine.complete(flagged)
-    standby.promote()
-    wait_for_invariants(standby.url, engine.redis_url, told=engine.told, seconds=PROMOTED_S)
+    with recovery.of("the standby promoted after the primary was killed"):
+        standby.promote()
+        wait_for_invariants(standby.url, engine.redis_url, told=engine.told, seconds=PROMOTED_S)
     assert worker.running
     assert clock.running
     assert engine.start().history_error is None
@@ -95,13 +96,9 @@ def test_no_turn_is_blocked_by_what_a_standby_that_lags_does_not_have_yet(
     with pytest.raises(StoreUnavailable, match="standby"):
         elsewhere.turns.resume(turn.turn_id)
     with pytest.raises(StoreUnavailable, match="standby"):
-        _reconciler(elsewhere).sweep()
+        elsewhere.reconcile()
     assert not primary.redis.hget(primary.keys.record(turn.turn_id), "blocked")
     primary.turns.resume(turn.turn_id).complete(reply=NoReplyOwed())
-
-
-def _reconciler(engine: Engine) -> Reconciler:
-    return Reconciler(records=engine.records, database=engine.database, settings=WorkerSettings())
 
 
 def _assert_committed(engine: Engine) -> None:
