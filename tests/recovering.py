@@ -17,4 +17,8 @@ class Recovery:
         """Time the block: it begins when the fault ends, or with it where the rest recovers by itself."""
         began = time.monotonic()
         yield
-        sys.stdout.write(f"RECOVERY {self._test}: {what}: {time.monotonic() - began:.2f} s\n")
+        self.note(f"{what}: {time.monotonic() - began:.2f} s")
+
+    def note(self, words: str) -> None:
+        """Print what was measured otherwise."""
+        sys.stdout.write(f"MEASURED {self._test}: {words}\n")

@@ -59,6 +59,7 @@ def test_turns_at_a_standby_are_flagged_and_kept_until_it_is_promoted(
     assert elsewhere.start().history_error is None
 
 
+@pytest.mark.faults
 def test_a_failover_is_followed_by_the_url_that_names_both_servers(
     primary: Engine, standby: Standby, processes: Processes, private_servers: EmbeddedServers, recovery: Recovery
 ) -> None:
