@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine
 
 from turnledger.store import Database, StoreUnavailable
 from turnledger.store.crash_points import CRASH_POINTS, crash_point
+from turnledger.store.database import Pace
 
 _SCRIPT_CALLS = ("EVALSHA", "EVAL")
 
@@ -98,18 +99,18 @@ class Link(Database):
         self.commits_to_lose = 0
 
     @contextmanager
-    def transaction(self, *, lock_timeout_ms: int | None = None) -> Iterator[Connection]:
+    def transaction(self, *, lock_timeout_ms: int | None = None, pace: Pace = "work") -> Iterator[Connection]:
         self._refuse_when_down()
-        with self._shared.transaction(lock_timeout_ms=lock_timeout_ms) as connection:
+        with self._shared.transaction(lock_timeout_ms=lock_timeout_ms, pace=pace) as connection:
             yield connection
         if self.commits_to_lose:
             self.commits_to_lose -= 1
             raise StoreUnavailable("the answer to the commit was lost")
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
+    def snapshot(self, *, pace: Pace = "work") -> Iterator[Connection]:
         self._refuse_when_down()
-        with self._shared.snapshot() as connection:
+        with self._shared.snapshot(pace=pace) as connection:
             yield connection
 
     def close(self) -> None:

@@ -144,9 +144,9 @@ class ModelDatabase:
         self._here = here
 
     @contextmanager
-    def transaction(self, *, lock_timeout_ms: int | None = None) -> Iterator["ModelConnection"]:
+    def transaction(self, *, lock_timeout_ms: int | None = None, pace: str = "work") -> Iterator["ModelConnection"]:
         """One transaction; locks are waited for without end unless the model chooses otherwise."""
-        del lock_timeout_ms
+        del lock_timeout_ms, pace
         try:
             yield ModelConnection(self._here)
         except Paused:
@@ -156,9 +156,9 @@ class ModelDatabase:
             raise
         self._here.execution.commit()
 
-    def snapshot(self) -> Any:
+    def snapshot(self, *, pace: str = "work") -> Any:
         """A transaction that only reads; here every transaction reads one moment."""
-        return self.transaction()
+        return self.transaction(pace=pace)
 
     def close(self) -> None:
         """Nothing to close."""

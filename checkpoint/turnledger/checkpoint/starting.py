@@ -176,7 +176,7 @@ def look_only(database: Database, request: StartRequest, view: LedgerView) -> Be
     Raises:
         AlreadyHandled: the work key is completed.
     """
-    with database.snapshot() as connection:
+    with database.snapshot(pace="start") as connection:
         head = read_head(connection, request.ledger)
         if head is None:  # turns of it may be on their way all the same
             return Beginning(NO_LEDGER, entries=(), known_keys=frozenset(), answered=None, runs={})
@@ -203,7 +203,7 @@ def unwritten_rows(request: StartRequest, view: LedgerView) -> list[EventRow]:
 def _try_to_begin(database: Database, request: StartRequest, view: LedgerView) -> Beginning | None:
     now = time_text(view.now_ms)
     rows = unwritten_rows(request, view)
-    with database.transaction() as connection:
+    with database.transaction(pace="start") as connection:
         head = lock_ledger(connection, request.ledger)
         if head is None:
             return None
@@ -287,7 +287,7 @@ def block_of(database: Database, view: LedgerView, beginning: Beginning) -> str:
 
     def stored_account() -> Account | None:
         try:
-            with database.transaction() as connection:
+            with database.transaction(pace="start") as connection:
                 return find_account(connection, beginning.head.ledger_id)
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("account_not_read", ledger_id=beginning.head.ledger_id, reason=str(error))

@@ -7,18 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from sqlalchemy import Connection, Engine, TextClause, create_engine, text
+from sqlalchemy import Connection, Engine, TextClause, create_engine, event, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from turnledger.store._database_url import read_url
+from turnledger.store._patience import PatientConnection
 from turnledger.store._sqlstate import translate
 from turnledger.store.errors import InvalidInput, StoreUnavailable
 from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings, read_settings
+
+Pace = Literal["start", "work", "maintenance"]
 
 _DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error, UnicodeEncodeError)  # the last one is how it refuses text
 HIGHEST_PORT = 65_535
@@ -55,8 +58,11 @@ class Database:
         return self._engine
 
     @contextmanager
-    def transaction(self, *, lock_timeout_ms: int | None = None) -> Iterator[Connection]:
+    def transaction(self, *, lock_timeout_ms: int | None = None, pace: Pace = "work") -> Iterator[Connection]:
         """One transaction; committed when the block ends, rolled back on any exception.
+
+        The pace says how long a silent server is waited for: `work` past any statement of ours, `start` past the lock
+        alone, since a person waits, `maintenance` for ever.
 
         Raises:
             StoreUnavailable, StoreBusy: transient; nothing was committed, or it is unknown whether it was.
@@ -64,13 +70,14 @@ class Database:
             StoreMisconfigured: the database is not what this version needs.
         """
         with translated(), self.engine.begin() as connection, _left_when_read_only(connection):
+            self._set_patience(connection, pace)
             if lock_timeout_ms is not None:
                 run_statement(connection, "set_lock_timeout", {"timeout": str(lock_timeout_ms)})
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
-        """A read-only transaction in which every statement sees the same moment.
+    def snapshot(self, *, pace: Pace = "work") -> Iterator[Connection]:
+        """A read-only transaction in which every statement sees the same moment; `pace` as of `transaction`.
 
         Raises:
             StoreUnavailable, StoreBusy, StoreMisconfigured: as `transaction`.
@@ -78,7 +85,16 @@ class Database:
         with translated(), self.engine.connect() as pooled:
             connection = pooled.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
+                self._set_patience(connection, pace)
                 yield connection
+
+    def _set_patience(self, connection: Connection, pace: Pace) -> None:
+        raw: Any = connection.connection.driver_connection
+        if pace == "maintenance":
+            raw.patience_s = None
+            return
+        most_ms = self.settings.lock_timeout_ms if pace == "start" else self.settings.statement_timeout_ms
+        raw.patience_s = most_ms / 1_000 + self.settings.database_patience_s
 
     def close(self) -> None:
         """Close the pooled connections of this process."""
@@ -142,6 +158,7 @@ def _make_engine(settings: StoreSettings) -> Engine:
         connect_args={**hosts, **_connect_arguments(settings, options=url.query.get("options", ""))},
     )
     _check_options(engine)
+    event.listen(engine, "do_connect", _connect)
     return engine
 
 
@@ -155,6 +172,10 @@ def _check_options(engine: Engine) -> None:
         raise _unreadable_url() from None
     if engine.url.port is not None and not 0 < engine.url.port <= HIGHEST_PORT:
         raise InvalidInput(f"the port in TURNLEDGER_DATABASE_URL is none: it is a number from 1 to {HIGHEST_PORT}")
+
+
+def _connect(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> PatientConnection:
+    return PatientConnection.connect(*arguments, **named)
 
 
 def _unreadable_url() -> InvalidInput:

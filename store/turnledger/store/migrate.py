@@ -34,7 +34,7 @@ def migrate(database: Database) -> str:
         found = current_revision(database)
         if found is not None and found not in _known_revisions():
             raise _mismatch(found)
-        with database.transaction() as connection:
+        with database.transaction(pace="maintenance") as connection:
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             _create_schema(connection, name=database.settings.schema_name)
             become_owner(connection)
@@ -61,7 +61,7 @@ def make_roles(database: Database) -> tuple[str, ...]:
 
 def current_revision(database: Database) -> str | None:
     """The revision the database is at; None where no migration ever ran."""
-    with database.transaction() as connection:
+    with database.transaction(pace="start") as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 

@@ -47,6 +47,12 @@ class StoreSettings(BaseSettings):
         description="A connection whose other end has not acknowledged anything for so long is given up, by us and by "
         "the server: TCP alone would take a quarter of an hour, with the ledgers of a vanished host locked.",
     )
+    database_patience_s: float = Field(
+        default=5.0,
+        gt=0,
+        description="A server that says nothing for so long past what a statement may take, or at a start past the "
+        "wait for the ledger, is treated as down.",
+    )
     lock_timeout_ms: int = Field(
         default=1_000,
         ge=1,

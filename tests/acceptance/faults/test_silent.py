@@ -1,0 +1,71 @@
+"""A Postgres that says nothing although its machine keeps the connections open: frozen, or cut off without a word."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.engine import within
+from tests.proxy import Proxy
+from tests.recovering import Recovery
+from tests.stores import Stores, assistant, begin
+from turnledger.checkpoint import Turns
+from turnledger.store import Database, Replied, StoreUnavailable, migrate
+from turnledger.store.ledger import database_time
+
+SOON: dict[str, Any] = {
+    "database_connect_timeout_s": 2,
+    "lock_timeout_ms": 200,
+    "statement_timeout_ms": 1_000,
+    "database_patience_s": 0.5,
+}
+GIVEN_UP_S = 15.0
+
+
+@pytest.fixture
+def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
+    both = Stores(database_url=database_url, redis_url=redis_url)
+    yield both
+    both.close()
+
+
+def test_a_start_gives_a_silent_postgres_up_and_goes_on(stores: Stores, recovery: Recovery) -> None:
+    """Over connections that were there before; what follows is committed once it speaks again (FL-1)."""
+    with Proxy(stores.database_url) as proxy:
+        node: Turns = stores.node(store={"database_url": proxy.url, **SOON})
+        first = begin(node)
+        first.complete(reply=Replied("One"), steps=[assistant("One")])
+        stores.drain()
+        proxy.pause()
+        began = time.monotonic()
+        with within(GIVEN_UP_S):
+            turn = begin(node)
+        recovery.note(f"a start given up after {time.monotonic() - began:.1f} s: 0.2 s for locks, 0.5 s of silence")
+        assert isinstance(turn.history_error, StoreUnavailable)
+        turn.complete(reply=Replied("Two"), steps=[assistant("Two")])
+        proxy.unpause()
+        stores.drain()
+        again = begin(node)
+        assert again.history_error is None
+        assert again.earlier.count("### ") == 2
+
+
+def test_work_gives_a_silent_postgres_up_later_than_any_statement_takes(stores: Stores) -> None:
+    """A statement that is slow is not taken for silence before its own timeout; a migration has its time (QU-7)."""
+    with Proxy(stores.database_url) as proxy:
+        database = Database.from_settings(database_url=proxy.url, **SOON)
+        with database.transaction() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(0.9)")
+        with within(GIVEN_UP_S), pytest.raises(StoreUnavailable, match="does not answer"):
+            _ask_before_and_after(proxy.pause, database)
+        proxy.unpause()
+        migrate(database)
+        database.close()
+
+
+def _ask_before_and_after(silence: Callable[[], None], database: Database) -> None:
+    with database.transaction() as connection:
+        database_time(connection)
+        silence()
+        database_time(connection)
