@@ -13,16 +13,15 @@ from tests.processes import Processes
 from tests.recovering import Recovery
 from tests.small_disk import SmallDisk, small_disk
 from tests.standby import standby_of
-from turnledger.workers._postgres_home import temporary_folder
 from turnledger.workers.embedded import EmbeddedServers
 
 ROOM_AGAIN_S = 30
 
 
 @pytest.fixture
-def disk() -> Iterator[SmallDisk]:
+def disk(folder: Path) -> Iterator[SmallDisk]:
     """Where the account of Postgres can go."""
-    with small_disk(temporary_folder() / "disk", megabytes=64) as mounted:
+    with small_disk(folder / "disk", megabytes=64) as mounted:
         yield mounted
 
 
@@ -59,12 +58,12 @@ def test_a_postgres_that_dies_of_a_full_disk_loses_nothing(
 
 
 def test_commits_that_a_failover_lost_are_made_again(
-    engine: Engine, private_servers: EmbeddedServers, tmp_path: Path, recovery: Recovery
+    engine: Engine, private_servers: EmbeddedServers, folder: Path, recovery: Recovery
 ) -> None:
     """From the spare copies that Redis keeps for an hour (FL-9)."""
     engine.play()
     engine.commit_all()
-    with standby_of(private_servers.postgres, folder=temporary_folder() / "standby") as standby:
+    with standby_of(private_servers.postgres, folder=folder / "standby") as standby:
         standby.catch_up()
         standby.fall_behind()
         for number in range(3):

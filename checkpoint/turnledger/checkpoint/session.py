@@ -60,8 +60,9 @@ class Session:
         opening: Opening | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`refuse_if_taken_over` asks the other store, where Redis has lost what it knew, and raises StaleTurn; None: it knows
-        nothing of the turn.
+        """`refuse_if_taken_over` asks the other store where Redis has lost what it knew, and raises StaleTurn.
+
+        None: that store knows nothing of the turn.
         """
         self._records = records
         self._refuse_if_taken_over = refuse_if_taken_over

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,14 +34,6 @@ print("held", held.turn_id)
 print("time", time.time(), flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def engine(database_url: str, redis_url: str) -> Iterator[Engine]:
-    """A node whose clock is right."""
-    node = Engine(database_url, redis_url)
-    yield node
-    node.close()
 
 
 @pytest.fixture(params=[HOUR_S, pytest.param(-HOUR_S, marks=pytest.mark.faults)], ids=["ahead", "behind"])

@@ -17,7 +17,6 @@ from tests.small_disk import SmallDisk, small_disk
 from tests.stores import Stores, assistant, begin, user
 from turnledger.checkpoint import CheckpointUnavailable, NotPersisted, Turn
 from turnledger.store import Replied
-from turnledger.workers._postgres_home import temporary_folder
 from turnledger.workers.embedded import EmbeddedRedis, EmbeddedServers
 
 ROOM_AGAIN_S = 20
@@ -99,10 +98,9 @@ def test_a_redis_that_cannot_write_its_file_takes_no_turn_and_loses_none(
 
 
 def test_a_postgres_without_room_for_its_tables_keeps_turns_pending(
-    private_servers: EmbeddedServers, processes: Processes, recovery: Recovery
+    private_servers: EmbeddedServers, folder: Path, processes: Processes, recovery: Recovery
 ) -> None:
     """Nothing is rejected, the worker waits; all of it is committed once there is room (FL-1, QU-7)."""
-    folder = temporary_folder()
     with small_disk(folder / "disk", megabytes=4) as disk:
         _put_tables_on(disk, private_servers)
         engine = Engine(private_servers.database_url, private_servers.redis_url)

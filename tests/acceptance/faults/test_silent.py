@@ -1,7 +1,7 @@
 """A Postgres that says nothing although its machine keeps the connections open: frozen, or cut off without a word."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,13 +21,6 @@ SOON: dict[str, Any] = {
     "database_patience_s": 0.5,
 }
 GIVEN_UP_S = 15.0
-
-
-@pytest.fixture
-def stores(database_url: str, redis_url: str) -> Iterator[Stores]:
-    both = Stores(database_url=database_url, redis_url=redis_url)
-    yield both
-    both.close()
 
 
 def test_a_start_gives_a_silent_postgres_up_and_goes_on(stores: Stores, recovery: Recovery) -> None:
