@@ -109,7 +109,7 @@ def test_the_text_names_each_check_once_and_counts_them(stores: Stores, capsys: 
     shown = capsys.readouterr().out
     for check in CHECKS:
         assert shown.count(f"  {check.name}: ") == 1
-    assert "22 checks: 20 fine, 2 wrong." in shown
+    assert "23 checks: 21 fine, 2 wrong." in shown
     assert "fix: Run `turnledger clock`" in shown
 
 
@@ -169,6 +169,27 @@ def test_a_database_at_another_revision(stores: Stores, doctor: Doctor) -> None:
         assert "is at revision 9999" in only(doctor, "migrations").finding
     finally:
         stores.execute("UPDATE alembic_version SET version_num = '0001'")
+
+
+def test_a_postgres_that_takes_no_writes(stores: Stores, doctor: Doctor) -> None:
+    """OP-3, QU-7"""
+    name = stores.database_url.rpartition("/")[2]
+    stores.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    try:
+        assert only(doctor, "writes").finding == "Postgres is a standby, or was told to take no writes"
+    finally:
+        with stores.connection() as connection:
+            connection.execute(b"SET TRANSACTION READ WRITE")
+            connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
+
+
+def test_a_redis_that_is_a_replica(stores: Stores, doctor: Doctor) -> None:
+    """OP-3, FL-8"""
+    stores.redis.slaveof("127.0.0.1", 1)
+    try:
+        assert "Redis is a replica" in doctor()["writes"].finding
+    finally:
+        stores.redis.slaveof()
 
 
 def test_a_redis_that_evicts(doctor: Doctor, configure: Callable[[str, str], None]) -> None:

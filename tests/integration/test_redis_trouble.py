@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
-from redis import ResponseError
+from redis import ReadOnlyError, ResponseError
 
 from tests.proxy import DropReply, DropRequest, Proxy
 from tests.stores import Stores, assistant, begin, contents, user
@@ -84,6 +84,22 @@ def test_trouble_that_passes_loses_nothing(stores: Stores, trouble: Trouble) -> 
     stores.drain()
     assert stores.state(turn.turn_id) == "committed"
     assert len(stores.entries()) == 1
+
+
+@pytest.mark.parametrize("write", ["a command", "a script"])
+def test_a_connection_to_a_server_that_became_a_replica_is_closed(stores: Stores, write: str) -> None:
+    """The next one may lead to the master, by name, by proxy, or by its sentinels (FL-8)."""
+    node = stores.node(redis_retries=0)
+    turn, client = begin(node), node._records.redis
+    before = client.client_id()
+    with read_only(stores):
+        if write == "a command":
+            with pytest.raises(ReadOnlyError):
+                client.set("anything", "x")
+        else:
+            turn.save(steps=[user("one")])
+            assert is_unsaved(turn)
+        assert client.client_id() != before
 
 
 @pytest.mark.parametrize("trouble", [full, read_only, busy])

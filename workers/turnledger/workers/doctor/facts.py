@@ -42,6 +42,7 @@ class RedisServer:
 
     product: str
     version: Version
+    is_replica: bool
     policy: str
     append_only: bool
     failing: tuple[str, ...]
@@ -98,6 +99,7 @@ class PostgresFacts:
     """
 
     version: Version
+    takes_writes: bool
     revision: str | None
     needed_revision: str
     skew_s: float

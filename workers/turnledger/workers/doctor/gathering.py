@@ -39,6 +39,7 @@ from turnledger.workers.redis_rights import Role
 MOST_ENTRIES = 1_000  # the newest ones: a writer that forgets its event forgets it today as well
 NAMED = 10
 _VERSION = text("SELECT current_setting('server_version_num')::integer")
+_TAKES_WRITES = text("SELECT NOT pg_is_in_recovery() AND current_setting('default_transaction_read_only') = 'off'")
 _TIME = text("SELECT extract(epoch FROM clock_timestamp())::float8")
 _PERSISTENCE = {
     "aof_last_write_status": "its last write to the append-only file failed",
@@ -119,6 +120,7 @@ def _redis_server(records: Records, *, now: Now) -> RedisServer:
     return RedisServer(
         product="Valkey" if is_valkey else "Redis",
         version=version_of(str(told["valkey_version" if is_valkey else "redis_version"])),
+        is_replica=told.get("role") == "slave",
         policy=str(told.get("maxmemory_policy", "noeviction")),
         append_only=bool(int(told.get("aof_enabled", 0))),
         failing=tuple(words for name, words in _PERSISTENCE.items() if told.get(name, "ok") != "ok"),
@@ -154,6 +156,7 @@ def _postgres(*, now: Now) -> PostgresFacts:
             skew_s, error_s = _skew(lambda: float(connection.scalar(_TIME) or 0.0), now=now)
             return PostgresFacts(
                 version=_postgres_version(connection),
+                takes_writes=bool(connection.scalar(_TAKES_WRITES)),
                 revision=revision,
                 needed_revision=needed,
                 skew_s=skew_s,

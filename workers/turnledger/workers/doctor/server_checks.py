@@ -43,6 +43,14 @@ def _told(facts: Facts, product: str, version: Version) -> str:
     return ", ".join(f"{name} {version_text(each)}" for name, each in found.items())
 
 
+def _writes(facts: Facts) -> Look:
+    faults = {
+        "Redis is a replica": facts.redis.get().is_replica,
+        "Postgres is a standby, or was told to take no writes": not facts.postgres.get().takes_writes,
+    }
+    return either("; ".join(words for words, holds in faults.items() if holds), fine="both servers take writes")
+
+
 def _migrations(facts: Facts) -> Look:
     postgres = facts.postgres.get()
     if postgres.migrated:
@@ -128,6 +136,15 @@ SERVER_CHECKS = (
         why="Every process refuses to start on another schema than its own.",
         fix="Run `turnledger migrate` with the version that is deployed.",
         look=_migrations,
+    ),
+    Check(
+        name="writes",
+        asks="Do both servers take writes?",
+        why="Everything waits until they do: turns run flagged, completions stay pending or are committed past Redis. "
+        "What a standby or a replica has may be older than what was committed.",
+        fix="Promote the server, or name the one that takes writes. A URL with all of them finds it by itself: "
+        "host:port,host:port with target_session_attrs=read-write for Postgres, redis+sentinel:// for Redis.",
+        look=_writes,
     ),
     Check(
         name="eviction",
