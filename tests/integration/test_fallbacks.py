@@ -9,7 +9,7 @@ import pytest
 
 from tests.proxy import Proxy
 from tests.stores import Stores, assistant, begin, user
-from turnledger.checkpoint import AlreadyHandled, Completion, StaleTurn, Turn
+from turnledger.checkpoint import AlreadyHandled, Completion, StaleTurn, Turn, TurnNotFound
 from turnledger.checkpoint.errors import NotPersisted
 from turnledger.store import Message, Replied
 from turnledger.workers.embedded import EmbeddedServers
@@ -250,6 +250,24 @@ def test_a_completion_that_redis_forgot_is_submitted_again(stores: Stores) -> No
     only_once(stores, turn)
     node._services.leases.round()
     assert node._services.leases._completed == {}
+
+
+@pytest.mark.parametrize("way", ["completes", "delivers"])
+def test_a_turn_goes_on_when_redis_comes_back_empty(stores: Stores, way: str) -> None:
+    """Unsaved and flagged from there, and whole at its end; a park is refused (FL-2, FL-3, FL-6)."""
+    turn = begin(stores.node())
+    turn.save(steps=[user("zero")])
+    stores.redis.flushall()
+    turn.save(steps=[user("one")])
+    assert isinstance(turn.checkpoint_error, TurnNotFound)
+    with pytest.raises(TurnNotFound):
+        turn.park(reason="waits")
+    if way == "completes":
+        complete(turn, "Done")
+    else:
+        turn.deliver(lambda: "receipt", reply="Done", steps=[assistant("Done")])
+    only_once(stores, turn)
+    assert [step.value["content"] for step in begin(stores.node()).history()] == ["zero", "one", "Done"]
 
 
 def test_a_record_that_went_back_is_submitted_again(stores: Stores) -> None:

@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
 from turnledger.checkpoint.ending import check_failure, refuse_if_taken_over, write_terminal
-from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn
+from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn, TurnNotFound
 from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
 from turnledger.checkpoint.records import Claim, Fields, turn_not_found
@@ -60,6 +60,8 @@ from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text, utc_now
 
 log = structlog.get_logger(__name__)
+
+_UNSAVED = (CheckpointUnavailable, TurnNotFound)  # the latter: Redis came back without the record
 
 AUTHORIZATION = "authorization"  # the reason of a park that the log follows
 WAIT_POLL_S = 0.02  # a commit takes a few milliseconds once its worker is awake
@@ -195,12 +197,12 @@ class Turn:
         """Append steps and replace the bootstrap, at a boundary from which the turn could go on.
 
         Costs what is new. While Redis is away the turn goes on: the loss is on `checkpoint_error`, and the
-        next save brings what is missing.
+        next save brings what is missing. Where Redis came back without the turn it goes on unsaved to its end.
 
         Raises:
             InvalidInput: a call is left unanswered, or answered and never made; content that is not JSON.
             OversizedPayload: more than the limit of one save.
-            StaleTurn, TurnEnded, TurnNotFound: another process has the turn; nothing was written.
+            StaleTurn, TurnEnded: another process has the turn; nothing was written.
         """
         kept = _encode_bootstrap(bootstrap)
         with span("save", **self._names, steps=len(steps)):
@@ -209,7 +211,7 @@ class Turn:
                 self._session.save(self._held.wire, fields={"bootstrap": kept})
                 self._services.leases.keep(self)  # a park that was not answered may have looked like a loss
                 self.checkpoint_error = None
-            except CheckpointUnavailable as error:
+            except _UNSAVED as error:
                 self.checkpoint_error = error
                 log.warning("save_failed", **self._names, reason=str(error))
 
@@ -221,7 +223,8 @@ class Turn:
 
         Raises:
             CheckpointUnavailable: it could not be saved, so it is not parked.
-            InvalidInput, OversizedPayload, StaleTurn, TurnEnded, TurnNotFound: as `save`.
+            TurnNotFound: Redis has forgotten the turn, so it cannot be parked.
+            InvalidInput, OversizedPayload, StaleTurn, TurnEnded: as `save`.
         """
         check_label(reason, where="reason")
         kept = _encode_bootstrap(bootstrap)
@@ -573,7 +576,7 @@ class Turn:
     def _mark_delivering(self) -> None:
         try:
             self._session.save(self._held.wire, fields={"delivery": "delivering"})
-        except CheckpointUnavailable as error:
+        except _UNSAVED as error:
             self.checkpoint_error = error
             log.warning("delivery_not_marked", **self._names, reason=str(error))
             if self._record.recorded and not self._session.owns_surely():
