@@ -94,8 +94,8 @@ class Turn:
 
     The holder keeps every step in memory, so that nothing depends on what Redis still has. A handle is for
     one thread at a time. `checkpoint_error` is what the last save ran into, None when everything is saved;
-    `history_error` is why the earlier turns could not be read at the start; `spooled` is the file that holds the
-    completed turn when no store took it.
+    `history_error` is why the earlier turns could not be read at the start, or may lack the newest; `spooled` is the
+    file that holds the completed turn when no store took it.
     """
 
     def __init__(

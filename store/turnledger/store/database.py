@@ -90,11 +90,7 @@ class Database:
 
     def _set_patience(self, connection: Connection, pace: Pace) -> None:
         raw: Any = connection.connection.driver_connection
-        if pace == "maintenance":
-            raw.patience_s = None
-            return
-        most_ms = self.settings.lock_timeout_ms if pace == "start" else self.settings.statement_timeout_ms
-        raw.patience_s = most_ms / 1_000 + self.settings.database_patience_s
+        raw.patience_s = _patience_s(self.settings, pace)
 
     def close(self) -> None:
         """Close the pooled connections of this process."""
@@ -158,7 +154,13 @@ def _make_engine(settings: StoreSettings) -> Engine:
         connect_args={**hosts, **_connect_arguments(settings, options=url.query.get("options", ""))},
     )
     _check_options(engine)
-    event.listen(engine, "do_connect", _connect)
+
+    def connect(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> PatientConnection:
+        connection = PatientConnection.connect(*arguments, **named)
+        connection.patience_s = _patience_s(settings, "work")
+        return connection
+
+    event.listen(engine, "do_connect", connect)
     return engine
 
 
@@ -174,8 +176,11 @@ def _check_options(engine: Engine) -> None:
         raise InvalidInput(f"the port in TURNLEDGER_DATABASE_URL is none: it is a number from 1 to {HIGHEST_PORT}")
 
 
-def _connect(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> PatientConnection:
-    return PatientConnection.connect(*arguments, **named)
+def _patience_s(settings: StoreSettings, pace: Pace) -> float | None:
+    if pace == "maintenance":
+        return None
+    most_ms = settings.lock_timeout_ms if pace == "start" else settings.statement_timeout_ms
+    return most_ms / 1_000 + settings.database_patience_s
 
 
 def _unreadable_url() -> InvalidInput:
