@@ -17,7 +17,7 @@ def worker(engine: Engine) -> Iterator[TurnWorker]:
     """Of the commit queue, in this process; it does not work yet."""
     with closing(rq_connection(engine.settings)) as redis:
         made = TurnWorker(engine.settings.commit_queue, redis=redis, settings=WorkerSettings())
-        made.register_birth()  # type: ignore[no-untyped-call]  # RQ's
+        made.register_birth()
         yield made
 
 

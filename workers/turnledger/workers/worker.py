@@ -128,20 +128,12 @@ class TurnWorker(SimpleWorker):
         """The least patience that RQ lets the client have: that of one look, not of RQ's own, which take a minute."""
         return LOOK_S + 1
 
-    def run_maintenance_tasks(self) -> None:
-        """RQ's own, as a worker that is known: Redis forgets one that was cut off, or frozen, for long."""
-        if not self.connection.hexists(self.key, "birth"):
-            self.connection.delete(self.key)  # a sign of life alone
-            self.register_birth()  # type: ignore[no-untyped-call]  # RQ's
-            log.warning("worker_registered_again", worker=self.name)
-        super().run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
-
     def teardown(self) -> None:
         """Sign off; without Redis an idle worker ends all the same, and is forgotten there by itself."""
         try:
             super().teardown()  # type: ignore[no-untyped-call]  # RQ's
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            if self.get_state() != WorkerStatus.IDLE:
+        except RedisError as error:
+            if self.get_state() != WorkerStatus.IDLE or not is_transient(error):
                 raise
             log.warning("worker_not_signed_off", reason=str(error))
 
@@ -182,13 +174,24 @@ class TurnWorker(SimpleWorker):
         )
 
     def run_maintenance_tasks(self) -> None:
-        """Look after jobs that dead workers left; a Redis that takes no writes now is looked after at the next look."""
+        """Look after jobs that dead workers left, as a worker that is known.
+
+        A Redis that takes no writes now is looked after at the next look.
+        """
         try:
+            self._register_if_forgotten()
             super().run_maintenance_tasks()  # type: ignore[no-untyped-call]  # RQ's
         except RedisError as error:
             if not is_transient(error):
                 raise
             log.warning("maintenance_postponed", reason=str(error))
+
+    def _register_if_forgotten(self) -> None:
+        """Redis forgets a worker that was cut off, or frozen, for long."""
+        if not self.connection.hexists(self.key, "birth"):
+            self.connection.delete(self.key)  # a sign of life alone
+            self.register_birth()
+            log.warning("worker_registered_again", worker=self.name)
 
     def _shutdown(self) -> None:
         """Stop after the job in hand, or after this look for one; the signal itself breaks nothing off.
