@@ -7,14 +7,11 @@ it. In ```console blocks, each `$ turnledger ...` must name an existing command 
 
 import io
 import re
-import sys
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
 import pytest
-import structlog
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -34,15 +31,6 @@ def _pages_run_here() -> list[Path]:
     return [page for page in _pages_with("python", "python no-run") if page.parent != TUTORIAL]
 
 
-@pytest.fixture
-def _logs_beside_the_output() -> Iterator[None]:
-    """As an engine has them; what an example prints is its output alone."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    yield
-    structlog.reset_defaults()
-
-
-@pytest.mark.usefixtures("_logs_beside_the_output")
 @pytest.mark.parametrize("page", _pages_run_here(), ids=name_of)
 def test_examples_run(
     page: Path, database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import structlog
-
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.records import Records, new_token
 from turnledger.checkpoint.scripting import load_script
 from turnledger.store import InvalidInput, TurnledgerError
 from turnledger.store.identity import check_agent
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 REMEMBERED_S = 3_600  # far longer than a client goes on repeating a call whose reply was lost
 MOST_TOKENS = 10**12  # a year of everything; a larger figure is a mistake, and Redis' counters end at 2**63

@@ -8,8 +8,6 @@ just have committed what stood there; Redis is told after the commit, and only o
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-import structlog
-
 from turnledger.checkpoint.keys import encode_ledger, readable_ledger
 from turnledger.checkpoint.ledger_share import LedgerShare
 from turnledger.checkpoint.loading import load_turns
@@ -22,9 +20,10 @@ from turnledger.store import CorruptData, Database, LedgerName, StoreRefused
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
 from turnledger.store.ledger import create_ledgers, lock_free_ledgers, lock_ledger
+from turnledger.store.logs import get_logger
 from turnledger.store.times import milliseconds, time_of
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NOT_STORABLE = (StoreRefused, CorruptData)  # the data itself is refused, and will be refused again
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import structlog
 from sqlalchemy import Connection
 
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, NotPersisted, StaleTurn
@@ -17,9 +16,10 @@ from turnledger.store import Database, TurnledgerError
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
 from turnledger.store.ledger import create_ledgers, database_time, find_answered, find_runs, lock_ledger
+from turnledger.store.logs import get_logger
 from turnledger.store.times import time_text, utc_now
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _REDIS_TROUBLE = (CheckpointUnavailable, CheckpointMisconfigured)
 

@@ -3,17 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import structlog
-
 from turnledger.checkpoint.record import PendingTurn
 from turnledger.store import CorruptData, Entry
 from turnledger.store.block import Account, Layout, lay_out, render_layout
 from turnledger.store.entry import decode_entry
 from turnledger.store.fitting import with_names
 from turnledger.store.ledger import Beginning, Run, StoredEntry
+from turnledger.store.logs import get_logger
 from turnledger.store.times import time_text
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def earlier_block(

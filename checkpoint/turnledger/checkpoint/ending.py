@@ -1,7 +1,5 @@
 """What Postgres knows of a turn that ends without its commit, and of one that somebody else has taken over."""
 
-import structlog
-
 from turnledger.checkpoint.errors import StaleTurn
 from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.record import Record
@@ -9,8 +7,9 @@ from turnledger.store import Database, StoreBusy, StoreUnavailable
 from turnledger.store.events import failed_event
 from turnledger.store.identity import check_label
 from turnledger.store.ledger import EndedAs, Run, end_run, find_runs, lock_ledger
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def check_failure(record: Record, *, code: str, failure_id: str | None) -> None:

@@ -6,14 +6,13 @@ import time
 from typing import Protocol
 from weakref import WeakSet
 
-import structlog
-
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, NotPersisted
 from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Claim, Records
 from turnledger.store import LedgerName, TurnledgerError
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _REDIS_TROUBLE = (CheckpointUnavailable, CheckpointMisconfigured)
 _ON_ITS_WAY = ("completed", "rejected")

@@ -2,14 +2,13 @@
 
 from typing import Literal
 
-import structlog
-
 from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.telemetry import measure_prompt
 from turnledger.checkpoint.turn import Turn
 from turnledger.store import user_message
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Occasion = Literal["start", "resume"]
 

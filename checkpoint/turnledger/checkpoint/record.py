@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import structlog
-
 from turnledger.checkpoint.errors import CheckpointMisconfigured
 from turnledger.checkpoint.keys import decode_ledger
 from turnledger.store import InvalidInput, LedgerName
 from turnledger.store.events import EventRow, decode_rows
 from turnledger.store.json_text import decode_json, encode_json
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 RECORD_FORMAT = "1"  # a record of another format is refused by resume and left alone by everything else
 

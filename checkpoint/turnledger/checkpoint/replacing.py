@@ -4,8 +4,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from turnledger.checkpoint.commit_point import CommitPoint
 from turnledger.checkpoint.errors import CheckpointUnavailable, StaleTurn
 from turnledger.checkpoint.naming import names
@@ -17,9 +15,10 @@ from turnledger.store.activity import child_ended, child_started
 from turnledger.store.crash_points import crash_point
 from turnledger.store.history import replay
 from turnledger.store.ledger import Run, append, create_ledgers, database_time, find_runs, insert_run, lock_ledger
+from turnledger.store.logs import get_logger
 from turnledger.store.replacement import Replacement, is_child, open_child, replace_history
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 CHILD_SOURCE = "child"
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-import structlog
-
 from turnledger.checkpoint.completion import Draft
 from turnledger.checkpoint.errors import AlreadyRunning, StaleTurn
 from turnledger.checkpoint.naming import job_names
@@ -14,8 +12,9 @@ from turnledger.checkpoint.record import UNFINISHED
 from turnledger.checkpoint.records import Claim, Fields, Lease, Records, new_token
 from turnledger.store import LedgerName
 from turnledger.store.crash_points import crash_point
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Answer = TypeVar("Answer")
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import structlog
 from redis import Redis
 from redis.exceptions import ResponseError
 
@@ -18,8 +17,9 @@ from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.scripting import load_script
 from turnledger.store import InvalidInput
 from turnledger.store.identity import check_turn_id
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FIELDS = (
     "format", "state", "owner", "revision", "epoch", "lease_until", "touched_at", "started_at", "ledger", "work_key",

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import structlog
-
 from turnledger.checkpoint.earlier import earlier_block
 from turnledger.checkpoint.keys import encode_ledger
 from turnledger.checkpoint.record import RECORD_FORMAT, Cursor, LedgerView
@@ -32,10 +30,11 @@ from turnledger.store.ledger import (
     raise_epoch,
     read_head,
 )
+from turnledger.store.logs import get_logger
 from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FIRST_REVISION = 1
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import structlog
-
 from turnledger.checkpoint.completion import Account, Draft, draft_completion
 from turnledger.checkpoint.direct import DirectCommit, DirectCommits
 from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, QueueFull, TurnNotFound
@@ -21,8 +19,9 @@ from turnledger.store import Database, Step, StoreBusy, StoreUnavailable, Turnle
 from turnledger.store.commit import CompletedTurn
 from turnledger.store.events import AT_COMPLETION, decode_rows
 from turnledger.store.ledger import Answered, find_answered, read_head
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NOT_QUEUED = (CheckpointUnavailable, CheckpointMisconfigured, TurnNotFound, QueueFull)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import structlog
 from sqlalchemy import Connection
 
 from turnledger.checkpoint.errors import AlreadyHandled, StaleTurn, TurnBlocked, TurnEnded
@@ -30,10 +29,11 @@ from turnledger.store.ledger import (
     raise_epoch,
     read_head,
 )
+from turnledger.store.logs import get_logger
 from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ABANDONED_CODE = "agent_run_failed"
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from redis import Redis
 
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.scripting import load_script
 from turnledger.store import TurnledgerError
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MINUTES = 60
 KEPT_MS = (MINUTES + 5) * 60_000  # a little longer than is shown

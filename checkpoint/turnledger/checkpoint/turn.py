@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-import structlog
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
@@ -55,11 +54,12 @@ from turnledger.store.ledger import (
     database_time,
     lock_ledger,
 )
+from turnledger.store.logs import get_logger
 from turnledger.store.replacement import Replacement, check_replacement
 from turnledger.store.steps import encode_step
 from turnledger.store.times import time_text, utc_now
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _UNSAVED = (CheckpointUnavailable, TurnNotFound)  # the latter: Redis came back without the record
 

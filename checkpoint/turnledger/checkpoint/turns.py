@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import structlog
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.budgets import Budgets
@@ -75,10 +74,11 @@ from turnledger.store import (
 )
 from turnledger.store.crash_points import crash_point
 from turnledger.store.identity import check_turn_id
+from turnledger.store.logs import get_logger
 from turnledger.store.steps import decode_step, encode_step
 from turnledger.store.times import milliseconds, utc_now
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Snapshot(NamedTuple):

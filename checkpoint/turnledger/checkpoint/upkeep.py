@@ -8,8 +8,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import structlog
-
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.keys import encode_ledger
 from turnledger.checkpoint.queue import (
@@ -25,8 +23,9 @@ from turnledger.checkpoint.repairs import HELPERS
 from turnledger.checkpoint.scripting import flat, load_script
 from turnledger.store import InvalidInput, LedgerName
 from turnledger.store.errors import without_content
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _SCRIPTS = ("amend", "enqueue")
 SWEEP_JOB = "reconcile"

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from redis import Redis
 
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.scripting import load_script
 from turnledger.store import TurnledgerError
+from turnledger.store.logs import get_logger
 from turnledger.store.steps import stated_usage
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 HOURS = 24
 KEPT_MS = (HOURS + 1) * 3_600_000  # a little longer than is shown

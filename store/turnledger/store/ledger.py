@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-import structlog
 from sqlalchemy import Connection
 
 from turnledger.store.database import Database, run_statement
@@ -13,9 +12,10 @@ from turnledger.store.errors import InvalidInput
 from turnledger.store.events import EventRow
 from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import decode_json
+from turnledger.store.logs import get_logger
 from turnledger.store.times import time_text
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 FIRST_EPOCH = 1
 EndedAs = Literal["completed", "failed", "abandoned", "duplicate", "lost"]
 

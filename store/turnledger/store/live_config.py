@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import structlog
-
 from turnledger.store.config_section import ConversationSession, read_section
 from turnledger.store.errors import InvalidInput
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 VARIABLE = "TURNLEDGER_CONFIG"
 SETTLED_NS = 2_000_000_000  # on a coarse clock two writes within so much time may leave the same times behind

@@ -3,7 +3,6 @@
 import threading
 import time
 
-import structlog
 from sqlalchemy import Connection, text
 
 from turnledger.checkpoint import CheckpointUnavailable
@@ -22,11 +21,12 @@ from turnledger.store import (
     TurnledgerError,
 )
 from turnledger.store.database import translated
+from turnledger.store.logs import get_logger
 from turnledger.workers.alive import SignOfLife
 from turnledger.workers.committer import Committer
 from turnledger.workers.settings import WorkerSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 CLOCK_LOCK = 7_355_608_002  # any number no other program uses; it names the lock, it means nothing
 PRUNED_AT_ONCE = 1_000

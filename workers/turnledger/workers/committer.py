@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-import structlog
-
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.commit_point import NOT_STORABLE, AfterCommit, CommitPoint, Decided
 from turnledger.checkpoint.keys import decode_ledger
@@ -22,6 +20,7 @@ from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import Database, LedgerName, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.crash_points import crash_point
+from turnledger.store.logs import get_logger
 from turnledger.workers.backoff import pauses
 from turnledger.workers.errors import CommitPostponed, TurnRejected
 from turnledger.workers.group_size import GroupSize
@@ -29,7 +28,7 @@ from turnledger.workers.rewriting import AccountRequests
 from turnledger.workers.scope import Scope, scope_after
 from turnledger.workers.settings import WorkerSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 CARRY_ON_S = 1.0  # RQ's part of a job costs a tenth of a full group and several times a small one
 Fate = Decided | Literal["waiting"]

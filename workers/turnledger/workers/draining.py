@@ -1,13 +1,12 @@
 """Committing everything that is pending without RQ: for a Redis so full that no job can run."""
 
-import structlog
-
 from turnledger.checkpoint.commit_point import NOT_STORABLE, CommitPoint
 from turnledger.checkpoint.keys import decode_ledger
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, LedgerName
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LEDGERS_AT_ONCE = 1_000
 

@@ -3,7 +3,6 @@
 import os
 from functools import lru_cache
 
-import structlog
 from rq import Retry, get_current_job
 from rq.executions import Execution
 
@@ -11,13 +10,14 @@ from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
 from turnledger.checkpoint.keys import decode_ledger
 from turnledger.checkpoint.records import Records
 from turnledger.store import Database, InvalidInput, StoreBusy, StoreSettings, StoreUnavailable, read_settings
+from turnledger.store.logs import get_logger
 from turnledger.workers.committer import Committer
 from turnledger.workers.errors import CommitPostponed, RewritingPostponed, TurnRejected
 from turnledger.workers.rewriting import Condenser, Fitter, OpenAIRewriter, RewriteSettings, configured_settings
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.upkeep import stop_requested
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FIT_TRIES = 10  # how often a job of rewriting may go back: by then the turn's time is up
 ENDLESS = 1_000_000_000  # how often a job may go back to the queue: a completed turn is never given up

@@ -8,11 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import structlog
-
+from turnledger.store.logs import get_logger
 from turnledger.workers.settings import WorkerSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 QUICK_DEATH_S = 10.0  # a process that lived shorter did not do its work
 LONGEST_PAUSE_S = 30.0

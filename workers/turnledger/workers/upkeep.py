@@ -5,17 +5,17 @@ import threading
 import time
 from functools import lru_cache
 
-import structlog
 from rq import Retry
 
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.checkpoint.keys import decode_ledger
 from turnledger.store import Database, StoreBusy, StoreSettings, StoreUnavailable, read_settings
+from turnledger.store.logs import get_logger
 from turnledger.store.retention import Retention
 from turnledger.workers.reconciler import Reconciler, Report
 from turnledger.workers.settings import WorkerSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 stop_requested = threading.Event()  # set by a worker that was asked to stop; a sweep looks at it between two steps
 

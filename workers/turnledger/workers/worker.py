@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import structlog
 from redis import Redis
 from redis.exceptions import RedisError
 from rq import SimpleWorker
@@ -30,6 +29,7 @@ from turnledger.checkpoint.queue import (
 )
 from turnledger.store import Database, StoreMisconfigured, StoreSettings, check_revision, read_settings
 from turnledger.store.errors import without_content
+from turnledger.store.logs import get_logger
 from turnledger.workers import jobs, upkeep
 from turnledger.workers.alive import SignOfLife
 from turnledger.workers.errors import ForbiddenFunction
@@ -39,7 +39,7 @@ from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.turn_queue import TurnQueue
 from turnledger.workers.upkeep import stop_requested
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ALLOWED_FUNCTIONS = frozenset(
     {

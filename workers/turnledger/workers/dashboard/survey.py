@@ -9,13 +9,12 @@ import threading
 import time
 from dataclasses import dataclass
 
-import structlog
-
 from turnledger.checkpoint.records import Records
 from turnledger.store import TurnledgerError
+from turnledger.store.logs import get_logger
 from turnledger.workers.cli.counting import Survey, survey_turns
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_NAMED = 25  # of a kind on the page; the number tells of the rest
 _STEP_PAUSE_S = 0.03  # a step takes half as long, and a page that is asked for meanwhile does not wait for the next

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-import structlog
-
 from turnledger.checkpoint import CheckpointMisconfigured, CheckpointSettings
 from turnledger.checkpoint.commit_point import NOT_STORABLE, CommitPoint
 from turnledger.checkpoint.connection import connect
@@ -17,6 +15,7 @@ from turnledger.checkpoint.repairs import Repairs
 from turnledger.checkpoint.sighting import Sightings
 from turnledger.store import Database, LedgerName, StoreBusy, StoreSettings, read_settings
 from turnledger.store.database import refuse_standby
+from turnledger.store.logs import get_logger
 from turnledger.store.standing import Standing, open_runs, read_standings
 from turnledger.workers.reconciler.cases import Case, Finding, Report
 from turnledger.workers.reconciler.decisions import Action, Do, Tone, decide
@@ -25,7 +24,7 @@ from turnledger.workers.reconciler.facts import Bounds, content_of, facts_of, qu
 from turnledger.workers.reconciler.terminals import Terminals
 from turnledger.workers.settings import WorkerSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Mode = Literal["repair", "look"]
 MOST_ROUNDS = 8  # the longest chain of actions that the rules allow is shorter; a test walks all of them

@@ -2,13 +2,12 @@
 
 from collections.abc import Collection
 
-import structlog
-
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import Database, LedgerName, TurnledgerError
 from turnledger.store.accounts import long_ledgers
+from turnledger.store.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LEAST_SHARE = 0.6  # of a block's budget: a rendered entry is at most half as long again as its JSON
 

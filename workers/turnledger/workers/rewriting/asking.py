@@ -3,15 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-import structlog
-
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.checkpoint.records import new_token
 from turnledger.store import TurnledgerError
+from turnledger.store.logs import get_logger
 from turnledger.store.rewriting import Rewriter, Rewriting
 from turnledger.workers.rewriting.time_left import TimeLeft
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 RewriterFor = Callable[[TimeLeft], AbstractContextManager[Rewriter]]
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-import structlog
-
+from turnledger.store.logs import get_logger
 from turnledger.workers.rewriting.settings import RewriteSettings
 from turnledger.workers.rewriting.time_left import TimeLeft
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_ANSWER_BYTES = 1024 * 1024  # of an HTTP answer: many times what any account needs
 CONNECT_S = 5.0  # an endpoint that cannot be reached by then is down

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Literal
 
-import structlog
 from sqlalchemy import Connection
 
 from turnledger.checkpoint.budgets import Budgets
@@ -13,10 +12,11 @@ from turnledger.store import Database, LedgerName
 from turnledger.store.accounts import find_account, save_account
 from turnledger.store.block import SEPARATOR, Account, Layout, account_fits, account_text_bytes, render_entry
 from turnledger.store.ledger import Beginning, Head, read_head, recent_entries
+from turnledger.store.logs import get_logger
 from turnledger.workers.rewriting.asking import Asking, RewriterFor, asking_for
 from turnledger.workers.rewriting.time_left import TimeLeft
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 QUESTION = (
     "what happened in these {turns} turns: who asked for what, what was done and how it ended, what was replied, "

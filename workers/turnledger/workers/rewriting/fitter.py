@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Callable
 
-import structlog
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint import CheckpointUnavailable
@@ -25,13 +24,14 @@ from turnledger.store.fitting import (
     name_payload,
     with_stand_ins,
 )
+from turnledger.store.logs import get_logger
 from turnledger.workers.backoff import pauses
 from turnledger.workers.errors import RewritingPostponed
 from turnledger.workers.rewriting.asking import Asking, RewriterFor, asking_for
 from turnledger.workers.rewriting.time_left import TimeLeft
 from turnledger.workers.settings import WorkerSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ASKING_SHARE = 0.9  # of a turn's time; the rest is for storing what came of it
 QUESTIONS: dict[PieceKind, str] = {

@@ -1,0 +1,42 @@
+"""What the library logs where the engine has set nothing up, and where it has."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from turnledger.store.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@pytest.fixture(autouse=True)
+def nothing_set_up() -> Iterator[None]:
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+
+
+def test_without_a_setup_only_warnings_are_told_and_standard_output_stays_clean(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What an engine prints is its own (OP-7)."""
+    log.debug("quiet")
+    log.info("prompt.size", block_bytes=7)
+    log.warning("turn_unsaved", turn_id="t1")
+    log.error("turn_rejected", turn_id="t2")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "turn_unsaved" in said.err
+    assert "t1" in said.err
+    assert "turn_rejected" in said.err
+    assert "quiet" not in said.err
+    assert "prompt.size" not in said.err
+
+
+def test_a_setup_is_followed_also_when_it_comes_later() -> None:
+    """Every line, with its fields (OP-7)."""
+    with capture_logs() as lines:
+        log.info("prompt.size", block_bytes=7)
+    assert lines == [{"event": "prompt.size", "block_bytes": 7, "log_level": "info"}]
