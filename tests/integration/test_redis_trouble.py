@@ -1,5 +1,6 @@
 """A Redis that is full, read-only or busy, and connections to it that are cut in the middle of a call."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,8 @@ from redis import ReadOnlyError, ResponseError
 
 from tests.proxy import DropReply, DropRequest, Proxy
 from tests.stores import Stores, assistant, begin, contents, user
-from turnledger.checkpoint import CheckpointUnavailable, Completion, Turn, Turns
+from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable, Completion, Turn, Turns
+from turnledger.checkpoint.connection import connect, translated
 from turnledger.store import Replied
 
 Trouble = Callable[[Stores], AbstractContextManager[None]]
@@ -305,6 +307,19 @@ def test_a_silent_redis_is_given_up_in_time(stores: Stores, proxy: Proxy, far: T
     proxy.unpause()
     turn.save(steps=[user("two")])
     assert len(far.read(turn.turn_id).steps) == 2
+
+
+def test_silence_is_waited_for_once() -> None:
+    """Neither the call nor the connecting is repeated, however often a broken connection would be (FL-2)."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        settings = CheckpointSettings(redis_url=url, redis_reply_timeout_s=0.05, redis_retries=9)
+        with pytest.raises(CheckpointUnavailable, match="does not answer"), translated(), connect(settings) as redis:
+            redis.get("x")
+        silent.settimeout(0)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_leases_survive_a_connection_that_is_cut(stores: Stores, proxy: Proxy) -> None:

@@ -114,14 +114,18 @@ def place_of(url: str) -> str:
 
 
 def connection_options(settings: CheckpointSettings) -> dict[str, object]:
-    """How patient a connection is, for our client and for RQ's."""
+    """How patient a connection is, for our client and for RQ's.
+
+    A connection that broke is made again at once. Silence is waited for once: redis-py repeats a call around the repeats
+    of its connecting, which came to sixteen times as long.
+    """
     backoff = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
     return {
         "socket_connect_timeout": settings.redis_connect_timeout_s,
         "socket_timeout": settings.redis_reply_timeout_s,
         "socket_keepalive": True,
         "health_check_interval": 30,
-        "retry": Retry(backoff, settings.redis_retries),
+        "retry": Retry(backoff, settings.redis_retries, supported_errors=(RedisConnectionError,)),
     }
 
 
