@@ -443,8 +443,8 @@ class Turn:
             return
         end_child_ledger(self._database, self._record, child=child, outcome=outcome)
 
-    def wait(self, *, timeout_s: float = 30.0) -> None:
-        """Return once the completed turn is history.
+    def wait(self, *, timeout_s: float = 60.0) -> None:
+        """Return once the completed turn is history; within a minute also where a worker died with it in hand.
 
         Raises:
             TimeoutError: it is still pending, and will be committed all the same, or was rejected; the message says.

@@ -106,7 +106,7 @@ def _print_ledger(screen: Console, look: LedgerLook) -> None:
     if look.head is not None:
         screen.print(
             f"ledger {look.head.ledger_id}, history version {look.head.history_version}, "
-            f"{look.head.next_seq:,} events, {look.head.turn_count:,} turns recorded"
+            f"{many(look.head.next_seq, 'event')}, {many(look.head.turn_count, 'turn')} recorded"
         )
         _print_entries(screen, look)
         _print_events(screen, look)
