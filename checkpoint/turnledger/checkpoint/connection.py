@@ -116,8 +116,8 @@ def place_of(url: str) -> str:
 def connection_options(settings: CheckpointSettings) -> dict[str, object]:
     """How patient a connection is, for our client and for RQ's.
 
-    A connection that broke is made again at once. Silence is waited for once: redis-py repeats a call around the repeats
-    of its connecting, which came to sixteen times as long.
+    A connection that broke is made again at once. Silence is waited for once: redis-py repeats a call around the
+    repeats of its connecting, which came to sixteen times as long.
     """
     backoff = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
     return {
