@@ -26,7 +26,12 @@ for number in itertools.count():
     print(f"start {number} {shown}", flush=True)
     time.sleep(0.01)
 """
-SWEEPS = "from turnledger.workers.worker import run_worker; run_worker(queue='upkeep', burst=True)"
+SWEEPS = """
+import structlog
+from turnledger.workers.worker import run_worker
+structlog.configure()  # every line is told
+run_worker(queue='upkeep', burst=True)
+"""
 
 
 def environment(stores: Stores, **more: object) -> dict[str, str]:
@@ -105,7 +110,7 @@ def test_a_worker_that_has_not_worked_yet_keeps_what_the_file_said_at_its_start(
     assert not stores.redis.exists(stores.keys.failed_registry)
 
 
-@pytest.mark.parametrize("command", ["worker", "upkeep", "clock", "status", "migrate"])
+@pytest.mark.parametrize("command", ["worker", "upkeep", "clock"])
 def test_no_process_starts_with_a_file_that_is_wrong(
     stores: Stores, processes: Processes, tmp_path: Path, command: str
 ) -> None:
