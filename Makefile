@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 SECONDS ?= 600
+JOBS ?= 2
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -37,8 +38,8 @@ check: $(STAMP) ## format, lint, types, layers, the site of the documentation an
 	$(SITE)
 	$(BIN)/python -m pytest -q tests/docs
 
-test: $(STAMP) ## every test; ARGS="tests/unit -k name" for a part
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## every test, in two processes; ARGS="tests/unit -k name" for a part, JOBS=0 for one process
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 docs: $(STAMP) ## the documentation as a site, in site/
 	$(SITE)

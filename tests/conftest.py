@@ -14,6 +14,7 @@ import fakeredis
 import psycopg
 import pytest
 import redis
+import structlog
 
 from tests.endpoint import Endpoint, served
 from tests.engine import Engine
@@ -46,6 +47,12 @@ def _own_settings_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("TURNLEDGER_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TURNLEDGER_SPOOL_FOLDER", str(tmp_path / "spool"))
+
+
+@pytest.fixture(autouse=True)
+def _logs_not_set_up() -> None:
+    """As an engine begins; what a test before has set up does not reach this one."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

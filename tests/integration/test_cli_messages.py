@@ -73,7 +73,10 @@ POSTGRES: dict[str, tuple[Callable[[str], str], int, str]] = {
     "no such option": (
         lambda url: f"{url}?nosuch=1",
         2,
-        f"{DATABASE_URL} cannot be read; write postgresql://user:password@host:port/database, {ENCODED}{OPTIONS}",
+        (
+            f"{DATABASE_URL} cannot be read; write postgresql://user:password@host:port/database "
+            f"(or host:port,host:port with ?target_session_attrs=read-write), {ENCODED}{OPTIONS}"
+        ),
     ),
 }
 REDIS: dict[str, tuple[Callable[[str], str], int, str]] = {
@@ -100,7 +103,10 @@ REDIS: dict[str, tuple[Callable[[str], str], int, str]] = {
     "no number": (
         lambda url: url.replace("/0", "/zero"),
         2,
-        f"{REDIS_URL} cannot be read; write redis://user:password@host:port/number, {ENCODED}",
+        (
+            f"{REDIS_URL} cannot be read; write redis://user:password@host:port/number, "
+            f"or redis+sentinel://user:password@host:port,host:port/service/number, {ENCODED}"
+        ),
     ),
     "no such user": (
         lambda url: url.replace("//", "//somebody:wrong@"),
@@ -173,7 +179,7 @@ def test_doctor_says_once_that_a_server_is_away(cli: CommandLine, monkeypatch: p
     monkeypatch.setenv(REDIS_URL, "redis://127.0.0.1:1/0")
     shown = cli.run("doctor").output
     assert shown.count("Connection refused") == 1
-    assert "--  not looked at, for what access says: versions, eviction," in shown
+    assert "--  not looked at, for what access says: versions, writes, eviction," in shown
     monkeypatch.setenv(DATABASE_URL, "postgresql://x@127.0.0.1:1/x")
     ended = cli.run("doctor")
     assert ended.code == 3

@@ -350,9 +350,9 @@ def test_a_reply_under_the_id_of_another_message_is_reported(
     first = (message_event(Message("r1", "First secret"), now=STARTED),)
     commit(stores, a_turn("t1", before=first, events=(handled_event("r1", now=""),)))
     commit(stores, a_turn("t2", before=first, events=(handled_event("r1", now=""),)))
-    assert "event_key_conflict" not in capsys.readouterr().out
+    assert "event_key_conflict" not in capsys.readouterr().err
     commit(stores, a_turn("t3", events=(message_event(Message("r1", "Second secret", role="assistant"), now=""),)))
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert printed.count("event_key_conflict") == 1
     assert "message:r1" in printed
     assert "secret" not in printed

@@ -131,7 +131,7 @@ def test_one_corrupt_entry_is_skipped_counted_and_logged(
     block = begin(node).earlier
     assert block.count("### ") == 2
     assert "(1 earlier turn is stored but could not be read.)" in block
-    assert "entry_unreadable" in capsys.readouterr().out
+    assert "entry_unreadable" in capsys.readouterr().err
 
 
 def test_history_of_a_ledger_that_was_never_recorded_is_empty(stores: Stores, node: Turns) -> None:

@@ -58,7 +58,7 @@ def test_older_versions_stay_readable(stores: Stores, processes: Processes) -> N
     arguments = ("show", LEAD.agent, LEAD.conversation, "--version", "0", "--json")
     process = processes.command(*arguments, environment=environment)
     assert process.wait() == 0
-    assert [step["content"]["content"] for step in json.loads(process.output)] == ["q1", "a1"]
+    assert [step["content"]["content"] for step in json.loads(process.output)["steps"]] == ["q1", "a1"]
 
 
 def test_an_unknown_event_of_the_current_version_stops_replay_and_no_start(stores: Stores) -> None:

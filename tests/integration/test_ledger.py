@@ -295,10 +295,10 @@ def test_a_message_that_comes_again_with_another_text_is_reported(
     """Also at a start; the first text stays (EV-2, EV-5)."""
     begin(node, messages=[Message("m1", "First")])
     begin(node, messages=[Message("m1", "First"), Message("m2", "x")])
-    assert "event_key_conflict" not in capsys.readouterr().out
+    assert "event_key_conflict" not in capsys.readouterr().err
     begin(node, messages=[Message("m1", "Second"), Message("m3", "x")])
     begin(node, messages=[Message("m4", "One"), Message("m4", "Other")])
-    assert capsys.readouterr().out.count("event_key_conflict") == 2
+    assert capsys.readouterr().err.count("event_key_conflict") == 2
     assert stores.texts() == ["First", "x", "x", "One"]
 
 

@@ -1,21 +1,11 @@
 """What the library logs where the engine has set nothing up, and where it has."""
 
-from collections.abc import Iterator
-
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from turnledger.store.logs import get_logger
 
 log = get_logger(__name__)
-
-
-@pytest.fixture(autouse=True)
-def nothing_set_up() -> Iterator[None]:
-    structlog.reset_defaults()
-    yield
-    structlog.reset_defaults()
 
 
 def test_without_a_setup_only_warnings_are_told_and_standard_output_stays_clean(

@@ -36,6 +36,9 @@ def from_sentinels(url: str, **options: Any) -> Redis:
     own = {name: given.pop(name) for name in list(given) if name.startswith(_OF_SENTINELS)}
     given["ssl"] = scheme == "rediss"
     asking = {name: value for name, value in given.items() if name == "ssl" or name.startswith(_CONNECTING)}
+    asking["socket_timeout"] = given.get(
+        "socket_connect_timeout"
+    )  # all of them are asked before one is waited for again
     asking |= {name.removeprefix(_OF_SENTINELS): value for name, value in own.items()}
     addresses = [_place(place) for place in places.split(",")]
     sentinels = Sentinel(addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]  # redis-py's

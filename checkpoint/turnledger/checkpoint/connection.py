@@ -135,6 +135,8 @@ def _leaving_replicas(kind: type[Any]) -> type[Any]:
 
     class LeavingReplicas(kind):  # type: ignore[misc]  # its base is known at run time alone
         def read_response(self, *given: Any, **named: Any) -> Any:
+            # Redis-py's kind for sentinels would leave a reply that comes late to the next call.
+            named.setdefault("disconnect_on_error", True)
             try:
                 return super().read_response(*given, **named)
             except ResponseError as error:

@@ -119,7 +119,8 @@ class Session:
                 fields=draft.fields,
                 steps=wire_steps[self._sent :],
                 operation=self._ending,
-            )
+            ),
+            held=wire_steps,
         )
         crash_point("complete.sent")
         return first
@@ -129,7 +130,8 @@ class Session:
         self._settle()
         operation = f"{self._ending}-{state}"
         ended_at_ms = self._once_more_if_redis_went_back(
-            lambda: self._records.end(self._claim, ledger=ledger, state=state, fields=fields, operation=operation)
+            lambda: self._records.end(self._claim, ledger=ledger, state=state, fields=fields, operation=operation),
+            held=None,
         )
         crash_point("end.sent")
         return ended_at_ms
@@ -147,7 +149,8 @@ class Session:
                 steps=write.steps[self._sent : write.end],
                 lease=write.lease,
                 operation=write.operation,
-            )
+            ),
+            held=write.steps,
         )
         crash_point("save.sent")
         if write.lease == "keep":
@@ -155,20 +158,23 @@ class Session:
         self._sent = max(self._sent, write.end)
         self._uncertain = None
 
-    def _once_more_if_redis_went_back(self, write: Callable[[], Answer]) -> Answer:
+    def _once_more_if_redis_went_back(self, write: Callable[[], Answer], *, held: Sequence[str] | None) -> Answer:
+        """`held` are the steps of the turn as its holder has them; None: this write does not rest on them."""
         try:
             return write()
         except StaleTurn:
-            if not self._goes_on_from_what_is_there():
+            if not self._goes_on_from_what_is_there(held):
                 raise
             return write()
 
-    def _goes_on_from_what_is_there(self) -> bool:
+    def _goes_on_from_what_is_there(self, held: Sequence[str] | None) -> bool:
         """Whether the record is still this owner's and has lost writes of it; then those are to be sent again."""
         turn_id = self._claim.turn_id
         record, steps = self._records.read(turn_id)
         lost = self._claim.revision - record.revision
         if record.owner != self._claim.owner or record.state not in UNFINISHED or lost <= 0:
+            return False
+        if held is not None and list(steps) != list(held[: len(steps)]):  # somebody brought it a message meanwhile
             return False
         if self._refuse_if_taken_over is not None:
             self._refuse_if_taken_over()

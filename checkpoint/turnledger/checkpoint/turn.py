@@ -112,12 +112,12 @@ class Turn:
         self._database = services.database
         self._record = record
         claim = Claim(record.turn_id, record.owner, record.revision)
-        refuse = partial(refuse_if_taken_over, services.database, record) if record.recorded else None
+        refuse = partial(refuse_if_taken_over, services.database, record, before="write")
         self._session = Session(
             services.records,
             claim=claim,
             sent=0 if opening else len(steps),
-            refuse_if_taken_over=refuse,
+            refuse_if_taken_over=refuse if record.recorded else None,
             opening=opening,
         )
         self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes)
@@ -214,6 +214,8 @@ class Turn:
             except _UNSAVED as error:
                 self.checkpoint_error = error
                 log.warning("save_failed", **self._names, reason=str(error))
+                if isinstance(error, TurnNotFound):
+                    self._refuse_if_taken_over()  # or it was, and has been forgotten since
 
     def park(self, *, reason: str, steps: Sequence[Step] = (), bootstrap: object = None) -> None:
         """Save and let go: any node may resume the turn. Calls may stay open.
@@ -531,7 +533,7 @@ class Turn:
     def _note_replaced(self, fields: Fields) -> None:
         try:
             self._session.save(self._held.wire, fields=fields)
-        except CheckpointUnavailable as error:
+        except _UNSAVED as error:
             self.checkpoint_error = error
             log.warning("record_not_advanced", **self._names, reason=str(error))
 
@@ -574,13 +576,19 @@ class Turn:
         return usable
 
     def _mark_delivering(self) -> None:
+        is_sure = self._session.owns_surely()
         try:
             self._session.save(self._held.wire, fields={"delivery": "delivering"})
         except _UNSAVED as error:
             self.checkpoint_error = error
             log.warning("delivery_not_marked", **self._names, reason=str(error))
-            if self._record.recorded and not self._session.owns_surely():
-                refuse_if_taken_over(self._database, self._record)
+            is_sure = self._session.owns_surely() and not isinstance(error, TurnNotFound)
+        if not is_sure:  # also where Redis has the record as this holder's: it may have lost a take-over
+            self._refuse_if_taken_over()
+
+    def _refuse_if_taken_over(self) -> None:
+        if self._record.recorded:
+            refuse_if_taken_over(self._database, self._record, before="send")
 
     def _try_to_fail(self, code: str, failure_id: str | None) -> TurnledgerError | None:
         """Record the failure as far as it can be; what could not be done is returned."""

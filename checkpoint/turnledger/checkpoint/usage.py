@@ -78,10 +78,15 @@ class UsageTally:
 def _added_up(wire_steps: Iterable[str]) -> Counts:
     spent: dict[str, Counter[str]] = defaultdict(Counter)
     for model, usage in filter(None, map(stated_usage, wire_steps)):
-        spent[(model or UNKNOWN)[:LONGEST_NAME]].update(
+        spent[_shown(model or UNKNOWN)].update(
             calls=1, input=usage.input_tokens, output=usage.output_tokens, cached=usage.cached_tokens
         )
     return spent
+
+
+def _shown(model: str) -> str:
+    """A name that Redis can be sent, whatever stands in it."""
+    return model[:LONGEST_NAME].encode("utf-8", "replace").decode("utf-8")
 
 
 def _arguments(spent: Counts) -> Iterator[str | int]:

@@ -96,7 +96,7 @@ def signs(folder: Path) -> Sequence[Sign]:
 
 def _is_held(file: int) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look must not take each other for it
     except BlockingIOError:
         return True
     return False
