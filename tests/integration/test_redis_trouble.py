@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from redis import ReadOnlyError, ResponseError
+from redis import TimeoutError as RedisTimeoutError
 
 from tests.proxy import DropReply, DropRequest, Proxy
 from tests.stores import Stores, assistant, begin, contents, user
@@ -320,6 +321,29 @@ def test_silence_is_waited_for_once() -> None:
         silent.accept()[0].close()
         with pytest.raises(BlockingIOError):
             silent.accept()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel"])
+def test_a_reply_that_comes_too_late_is_nobodys(scheme: str) -> None:
+    """The connection on which it will come is closed, of whichever kind it is (FL-2, FL-8)."""
+
+    class Silent:
+        def read_response(self, *_: object, **__: object) -> None:
+            raise TimeoutError
+
+        def on_disconnect(self) -> None:
+            pass
+
+    settings = CheckpointSettings(redis_url=f"{scheme}://127.0.0.1:1/0")
+    with connect(settings) as redis:
+        pool = redis.connection_pool
+        connection = pool.connection_class(**pool.connection_kwargs)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            connection._sock, connection._parser = ours, Silent()
+            with pytest.raises(RedisTimeoutError):
+                connection.read_response()
+            assert connection._sock is None
 
 
 def test_leases_survive_a_connection_that_is_cut(stores: Stores, proxy: Proxy) -> None:

@@ -88,6 +88,15 @@ def test_what_is_older_than_a_day_is_not_in_it(stores: Stores, usage: UsageTally
     assert usage.last_day() == []
 
 
+def test_a_name_that_is_no_text_stops_nothing(stores: Stores, node: Turns, usage: UsageTally) -> None:
+    """Half a surrogate, which no bytes can carry (OP-4, QU-1)."""
+    turn = begin(node, "ask")
+    turn.complete(reply=Replied("done"), steps=[_call("m\ud800", 1, 1, 1)], decision="done")
+    stores.drain()
+    assert stores.run(turn.turn_id) == "completed"
+    assert usage.last_day() == [Spent("m?", 1, 1, 1, 1)]
+
+
 def test_a_commit_whose_usage_cannot_be_kept_is_a_commit(stores: Stores, node: Turns, usage: UsageTally) -> None:
     """(OP-4, QU-1)"""
     turn = begin(node, "ask")
