@@ -27,12 +27,19 @@ def main() -> None:
     say("cut off")
     signal.sigwait({signal.SIGUSR1})
     stale = held["saved"]
-    try_to("save", lambda: stale.save(steps=[step_of(stale, "too late")]))
+    try_to("save", lambda: _save(stale))
     _complete(stale, "complete")
     connected.set()
     delivery.join()
     try_to("recover", lambda: _recover(turns))
     turns.close()
+
+
+def _save(turn: Turn) -> None:
+    """Again, when the first try met a connection from before the cut, and is flagged."""
+    turn.save(steps=[step_of(turn, "too late")])
+    if turn.checkpoint_error is not None:
+        turn.save()
 
 
 def _recover(turns: Turns) -> None:

@@ -34,7 +34,7 @@ def _print(status: Status, sentences: list[str]) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right")
-    table.add_column(style="dim")
+    table.add_column(style="dim", overflow="fold")
     for row in [*_on_their_way(status), *_set_aside(status), *_at_work(status), *_stored(status)]:
         table.add_row(*row)
     screen.print(table)

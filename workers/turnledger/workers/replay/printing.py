@@ -37,9 +37,9 @@ def progress_bars(screen: Console, *, total: int) -> Iterator[Callable[[Reached]
 def result_table(result: Result) -> Table:
     """The numbers, the wrong ones in red."""
     table = Table(show_header=False, box=None, padding=(0, 2))
-    table.add_column()
+    table.add_column(overflow="fold")
     table.add_column(justify="right")
-    table.add_column(style="dim")
+    table.add_column(style="dim", overflow="fold")
     for name, number, right, meaning in _rows(result):
         table.add_row(name, f"{number:,}", meaning, style=None if right else "bold red")
     for name, figure, meaning in _figures(result):
