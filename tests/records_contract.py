@@ -1131,6 +1131,8 @@ def test_turns_that_wait_hide_no_overdue_ones(records: Records) -> None:
     records.stand("held", ledger=ODD[0])
     for number in range(3):
         completed(records, f"t{number}")
+    order = ["w0", "w1", "w2", "w3", "w4", "held", "t0", "t1", "t2"]
+    records.redis.zadd(records.keys.backlog, {turn_id: place for place, turn_id in enumerate(order)})
     found = [(turn.turn_id, turn.waits) for turn in records.overdue(older_than_s=-1, most=2)]
     assert found == [("w0", True), ("w1", True), ("t0", False), ("t1", False)]
 
