@@ -6,6 +6,7 @@ stopped first and killed then, which is as close as signals come.
 
 import os
 import signal
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ def group() -> Iterator[Group]:
     try:
         yield ControlGroup(folder)
     finally:
-        folder.rmdir()
+        _remove(folder)
 
 
 def _make() -> Path | None:
@@ -96,3 +97,15 @@ def _make() -> Path | None:
 def _hierarchies() -> list[Path]:
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return [Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"]
+
+
+def _remove(folder: Path) -> None:
+    """As soon as the kernel has let go of the last of the killed."""
+    for _ in range(200):
+        try:
+            folder.rmdir()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    folder.rmdir()
