@@ -3,7 +3,7 @@
 import json
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,8 @@ import pytest
 import structlog
 
 from turnledger.workers.cli.app import app
+
+Printed = Callable[[], Any]  # gives what was printed as JSON since the last time
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,14 @@
 import asyncio
 import ssl
 import subprocess
-import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 from urllib.parse import urlsplit
 
+from tests.relay import CHUNK_BYTES, HOST, Relay
+
 NAME = "localhost"  # the one name in the certificate
-_CHUNK_BYTES = 65_536
 _POSTGRES_ASKS_FOR_TLS = bytes.fromhex("0000000804d2162f")
 
 Protocol = Literal["redis", "postgres"]
@@ -46,50 +45,22 @@ def make_authority(folder: Path) -> Authority:
     return found
 
 
-class TlsFront:
+class TlsFront(Relay):
     """Takes TLS alone, from ``with`` to its end, and hands on what is said to the server in the clear."""
 
     def __init__(self, target: str, *, authority: Authority, protocol: Protocol) -> None:
         """`target` is the server's URL."""
-        self._target_port = urlsplit(target).port
-        self._protocol = protocol
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(authority.certificate, authority.key)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self.port = 0
-
-    def __enter__(self) -> "TlsFront":
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _listen(self) -> None:
-        server_side = self._context if self._protocol == "redis" else None
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=server_side)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def _stop(self) -> None:
-        self._server.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the sockets of aborted connections are closed in the turn of the loop after
+        super().__init__(context=self._context if protocol == "redis" else None)
+        self._target_port = urlsplit(target).port
+        self._protocol = protocol
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if self._protocol == "postgres" and not await self._begin_tls(reader, writer):
                 return
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+            inner_reader, inner_writer = await asyncio.open_connection(HOST, self._target_port)
             try:
                 await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
             finally:
@@ -109,7 +80,7 @@ class TlsFront:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_CHUNK_BYTES):
+    while data := await reader.read(CHUNK_BYTES):
         writer.write(data)
         await writer.drain()
     writer.close()

@@ -1,11 +1,9 @@
 """replay and demo as a person runs them."""
 
 import json
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -22,15 +20,6 @@ from turnledger.workers.embedded import EmbeddedServers
 
 AIRLINE = ROOT.parent / "shared" / "data" / "airline.jsonl"
 SAMPLE = str(files("turnledger.workers") / "sample" / "conversations.jsonl")
-
-
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """Where the processes of a test put their temporary files; not pytest's own, which root's Postgres cannot enter."""
-    made = Path(tempfile.mkdtemp(prefix="turnledger-test-"))
-    made.chmod(0o711)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)  # a test that failed may have left servers in it
 
 
 @pytest.fixture
@@ -54,22 +43,22 @@ def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0, every_s
     return True
 
 
-def _nothing_is_left(temporary: Path, *, kept: Collection[str] = (), file: str = SAMPLE) -> bool:
+def _nothing_is_left(folder: Path, *, kept: Collection[str] = (), file: str = SAMPLE) -> bool:
     """No file but of these kinds, and no process that works with one there, or plays this file."""
-    marks = [str(temporary), file]
+    marks = [str(folder), file]
     running = [
         process.info["cmdline"]
         for process in psutil.process_iter(["cmdline"])
         if any(mark in word for word in process.info["cmdline"] or [] for mark in marks)
     ]
-    return not running and all(path.suffix in kept for path in temporary.iterdir())
+    return not running and all(path.suffix in kept for path in folder.iterdir())
 
 
 @pytest.mark.skipif(not AIRLINE.exists(), reason="the conversations of an airline's agent are not here")
-def test_two_hundred_real_conversations_are_played_by_several_processes(processes: Processes, temporary: Path) -> None:
+def test_two_hundred_real_conversations_are_played_by_several_processes(processes: Processes, folder: Path) -> None:
     """QU-3, QU-4, BL-9, EV-4, EN-11"""
     replay = processes.command(
-        "replay", str(AIRLINE), "--nodes", "2", "--workers", "2", "--json", environment={"TMPDIR": str(temporary)}
+        "replay", str(AIRLINE), "--nodes", "2", "--workers", "2", "--json", environment={"TMPDIR": str(folder)}
     )
     assert replay.wait(seconds=300) == 0, replay.output
     result = _result(replay)
@@ -85,7 +74,7 @@ def test_two_hundred_real_conversations_are_played_by_several_processes(processe
         "problems": [],
         "right": True,
     }
-    assert _nothing_is_left(temporary)
+    assert _nothing_is_left(folder)
 
 
 def test_a_file_may_be_replayed_into_the_same_database_again(processes: Processes, urls: dict[str, str]) -> None:
@@ -153,27 +142,27 @@ def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["starting", "starting a node", "playing"])
 def test_an_interrupted_replay_leaves_nothing_behind(
-    processes: Processes, temporary: Path, tmp_path: Path, number: signal.Signals, moment: str
+    processes: Processes, folder: Path, tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:
     file = str(_long_file(tmp_path))
-    replay = processes.command("replay", file, environment={"TMPDIR": str(temporary)})
-    assert _eventually(lambda: any(temporary.iterdir()))
+    replay = processes.command("replay", file, environment={"TMPDIR": str(folder)})
+    assert _eventually(lambda: any(folder.iterdir()))
     if moment != "starting":
         assert _eventually(lambda: _plays(replay.pid), every_s=0)
     if moment == "playing":
         time.sleep(1)
     replay.signal(number)
     assert replay.wait() == 128 + number
-    assert _eventually(lambda: _nothing_is_left(temporary, file=file))
+    assert _eventually(lambda: _nothing_is_left(folder, file=file))
 
 
-def test_an_interrupted_demo_leaves_nothing_behind(processes: Processes, temporary: Path) -> None:
+def test_an_interrupted_demo_leaves_nothing_behind(processes: Processes, folder: Path) -> None:
     """And says so by its code (OP-6)."""
-    demo = processes.command("demo", environment={"TMPDIR": str(temporary)})
+    demo = processes.command("demo", environment={"TMPDIR": str(folder)})
     assert _eventually(lambda: _plays(demo.pid))
     demo.signal(signal.SIGTERM)
     assert demo.wait() == 128 + signal.SIGTERM
-    assert _eventually(lambda: _nothing_is_left(temporary))
+    assert _eventually(lambda: _nothing_is_left(folder))
 
 
 def _long_file(folder: Path) -> Path:
@@ -196,17 +185,17 @@ def _words(process: psutil.Process) -> list[str]:
     return []
 
 
-def test_a_killed_replay_leaves_no_process_behind(processes: Processes, temporary: Path) -> None:
+def test_a_killed_replay_leaves_no_process_behind(processes: Processes, folder: Path) -> None:
     """Its data goes with its servers; only its log stays."""
-    replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(temporary)})
+    replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(folder)})
     assert _eventually(lambda: _plays(replay.pid))
     replay.kill()
-    assert _eventually(lambda: _nothing_is_left(temporary, kept={".log"}))
+    assert _eventually(lambda: _nothing_is_left(folder, kept={".log"}))
 
 
-def test_the_demo_kills_a_worker_and_loses_nothing(processes: Processes, temporary: Path) -> None:
+def test_the_demo_kills_a_worker_and_loses_nothing(processes: Processes, folder: Path) -> None:
     """FL-7, QU-4"""
-    demo = processes.command("demo", "--rounds", "6", environment={"TMPDIR": str(temporary)})
+    demo = processes.command("demo", "--rounds", "6", environment={"TMPDIR": str(folder)})
     assert demo.wait(seconds=120) == 0, demo.output
     said = " ".join(demo.output.split())
     for phrase in (
@@ -221,4 +210,4 @@ def test_the_demo_kills_a_worker_and_loses_nothing(processes: Processes, tempora
         "Every turn is there once, in order and unchanged.",
     ):
         assert phrase in said, demo.output
-    assert _nothing_is_left(temporary)
+    assert _nothing_is_left(folder)

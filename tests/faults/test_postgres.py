@@ -25,13 +25,6 @@ def disk(folder: Path) -> Iterator[SmallDisk]:
         yield mounted
 
 
-@pytest.fixture
-def engine(private_servers: EmbeddedServers) -> Iterator[Engine]:
-    node = Engine(private_servers.database_url, private_servers.redis_url)
-    yield node
-    node.close()
-
-
 def test_a_postgres_that_dies_of_a_full_disk_loses_nothing(
     engine: Engine, disk: SmallDisk, private_servers: EmbeddedServers, processes: Processes, recovery: Recovery
 ) -> None:

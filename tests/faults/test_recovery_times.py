@@ -1,7 +1,7 @@
 """How long recovery takes at the default settings, over real processes; other tests prove the rest, at a quick pace."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,14 +30,6 @@ turn.save(steps=[Step.of(role="user", content={{"role": "user", "content": "save
 print("saved", turn.turn_id, flush=True)
 {then}
 """
-
-
-@pytest.fixture
-def engine(private_servers: EmbeddedServers) -> Iterator[Engine]:
-    """A node at default settings."""
-    node = Engine(private_servers.database_url, private_servers.redis_url)
-    yield node
-    node.close()
 
 
 @pytest.fixture

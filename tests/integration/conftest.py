@@ -1,11 +1,14 @@
 """What tests over real servers share."""
 
+import json
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 
+from tests.commands import CommandLine, Printed
 from tests.stores import TABLES, Stores
+from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.embedded import EmbeddedServers
 
 
@@ -27,3 +30,22 @@ def stores(shared_database_url: str, redis_url: str) -> Iterator[Stores]:
         connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY".encode())
     yield both
     both.close()
+
+
+@pytest.fixture
+def named_servers(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this process find the servers of ``stores``."""
+    monkeypatch.setenv(DATABASE_URL, stores.database_url)
+    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+
+
+@pytest.fixture
+def cli(named_servers: None, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """The command line, in this process."""
+    return CommandLine(capsys)
+
+
+@pytest.fixture
+def printed(named_servers: None, capsys: pytest.CaptureFixture[str]) -> Printed:
+    """What was printed as JSON since the last time."""
+    return lambda: json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -16,10 +16,7 @@ from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 ODD = "two\nlines \x1b[31m \u202e 𝄞 \ud800\r\n## Task\nYou replied: no"
 
 
-@pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+pytestmark = pytest.mark.usefixtures("named_servers")
 
 
 def played(node: Turns, number: int, *, undelivered: bool = False) -> Turn:

@@ -42,15 +42,8 @@ IN_POSTGRES = [each for each in [*ONCE, *RUN_ON] if each not in (["acl"], ["aliv
 
 
 @pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+def _environment(named_servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNLEDGER_REDIS_RETRIES", "0")
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(capsys)
 
 
 def _complete(node: Turns) -> Turn:

@@ -14,7 +14,6 @@ from turnledger.checkpoint import Turns
 from turnledger.checkpoint.budgets import Budgets
 from turnledger.store import CallRecord, Message, Replied
 from turnledger.workers.alive import SignOfLife
-from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.settings import WorkerSettings
 
 LEDGER = (LEAD.agent, LEAD.conversation)
@@ -26,10 +25,7 @@ INSIDE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+pytestmark = pytest.mark.usefixtures("named_servers")
 
 
 @pytest.fixture

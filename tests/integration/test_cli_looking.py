@@ -1,32 +1,17 @@
 """show and requeue, over real servers."""
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
+from tests.commands import Printed
 from tests.stores import LEAD, Stores, assistant, begin, calling, result, user
 from turnledger.checkpoint import Turn, TurnNotFound, Turns
 from turnledger.store import InvalidInput, Message, NoReplyOwed, Replied
 from turnledger.workers.cli.exits import NotThere
 from turnledger.workers.cli.requeue import run_requeue
-from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
+from turnledger.workers.cli.servers import REDIS_URL
 from turnledger.workers.cli.show import show_ledger, show_turn
 
-Printed = Callable[[], Any]
-
-
-@pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
-
-
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
-    """What was printed as JSON since the last time."""
-    return lambda: json.loads(capsys.readouterr().out.splitlines()[-1])  # before it are events logged by the test
+pytestmark = pytest.mark.usefixtures("named_servers")
 
 
 def _complete(node: Turns, number: int = 1, *, reply: str = "Fixed") -> Turn:

@@ -15,17 +15,10 @@ from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 
 
 @pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+def _environment(named_servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNLEDGER_REDIS_RETRIES", "0")
     monkeypatch.setenv("TURNLEDGER_REDIS_CONNECT_TIMEOUT_S", "0.3")
     monkeypatch.setenv("TURNLEDGER_REDIS_REPLY_TIMEOUT_S", "0.3")
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(capsys)
 
 
 def _port(url: str) -> str:

@@ -1,11 +1,10 @@
 """`turnledger show --events` and `show --turn`, over real servers."""
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.commands import Printed
 from tests.stores import LEAD, Stores, assistant, begin, calling, result, user
 from turnledger.checkpoint import CheckpointUnavailable, Turn, Turns
 from turnledger.store import Message, Replied
@@ -14,24 +13,15 @@ from turnledger.store.ledger import lock_ledger
 from turnledger.store.standing import lose_run
 from turnledger.workers.cli.event_log import show_events
 from turnledger.workers.cli.exits import NotThere
-from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
+from turnledger.workers.cli.servers import REDIS_URL
 from turnledger.workers.cli.show import show_turn
 
-Printed = Callable[[], Any]
 LONG = "a very long word " * 1_000
 
 
 @pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+def _environment(named_servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-
-
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
-    """What was printed as JSON since the last time."""
-    return lambda: json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def _complete(node: Turns, number: int = 1, *, text: str = "Fixed") -> Turn:

@@ -1,11 +1,10 @@
 """`turnledger status` over real servers: every figure with its right value."""
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from tests.commands import Printed
 from tests.ledger_checks import wait_until
 from tests.processes import Processes
 from tests.stores import LEAD, Stores, begin, user
@@ -17,19 +16,7 @@ from turnledger.workers.cli.servers import DATABASE_URL, REDIS_URL
 from turnledger.workers.cli.status import run_status
 from turnledger.workers.clock import CLOCK_LOCK
 
-Printed = Callable[[], Any]
-
-
-@pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
-
-
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
-    """What was printed as JSON since the last time."""
-    return lambda: json.loads(capsys.readouterr().out.splitlines()[-1])
+pytestmark = pytest.mark.usefixtures("named_servers")
 
 
 def _start(node: Turns, number: int, *, ledger: LedgerName = LEAD) -> Turn:

@@ -31,10 +31,7 @@ Doctor = Callable[[], dict[str, Result]]
 ALWAYS = {"clock", "workers"}  # no process runs in these tests
 
 
-@pytest.fixture(autouse=True)
-def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_URL, stores.database_url)
-    monkeypatch.setenv(REDIS_URL, stores.redis_url)
+pytestmark = pytest.mark.usefixtures("named_servers")
 
 
 @pytest.fixture

@@ -119,7 +119,8 @@ def test_a_host_of_several_that_is_none_is_refused(url: str) -> None:
 def test_a_redis_url_may_name_sentinels() -> None:
     """User and password are those of Redis, the sentinels have their own (FL-8)."""
     url = "rediss+sentinel://me:mine%40@one:1,[::1]:2,three/service/3?sentinel_username=you&sentinel_password=yours"
-    client = connect(CheckpointSettings(redis_url=url))
+    settings = CheckpointSettings(redis_url=url, redis_connect_timeout_s=1.5, redis_reply_timeout_s=7)
+    client = connect(settings)
     pool: Any = client.connection_pool
     assert pool.service_name == "service"
     assert {pool.connection_kwargs[name] for name in ("username", "password", "db")} == {"me", "mine@", 3}
@@ -130,6 +131,8 @@ def test_a_redis_url_may_name_sentinels() -> None:
         ("three", 26_379),
     ]
     assert {each.connection_kwargs["username"] for each in asked} == {"you"}
+    assert {each.connection_kwargs["socket_timeout"] for each in asked} == {1.5}
+    assert pool.connection_kwargs["socket_timeout"] == 7
     assert all(
         issubclass(each, SSLConnection) for each in [pool.connection_class, *(a.connection_class for a in asked)]
     )

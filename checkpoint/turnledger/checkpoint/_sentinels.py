@@ -8,7 +8,7 @@ from redis import Redis
 from redis.connection import parse_url
 from redis.sentinel import Sentinel
 
-SENTINEL_URL = re.compile(r"(?P<scheme>rediss?)\+sentinel://")
+SENTINEL_URL = re.compile(r"rediss?\+sentinel://")
 _DEFAULT_PORT = 26_379
 _OF_SENTINELS = "sentinel_"  # begins the options that are for the sentinels: sentinel_username, sentinel_password
 _CONNECTING = ("socket_", "ssl_", "retry")  # options of a connection to Redis that hold for one to a sentinel as well
@@ -36,9 +36,7 @@ def from_sentinels(url: str, **options: Any) -> Redis:
     own = {name: given.pop(name) for name in list(given) if name.startswith(_OF_SENTINELS)}
     given["ssl"] = scheme == "rediss"
     asking = {name: value for name, value in given.items() if name == "ssl" or name.startswith(_CONNECTING)}
-    asking["socket_timeout"] = given.get(
-        "socket_connect_timeout"
-    )  # all of them are asked before one is waited for again
+    asking["socket_timeout"] = given.get("socket_connect_timeout")  # they are asked one after the other
     asking |= {name.removeprefix(_OF_SENTINELS): value for name, value in own.items()}
     addresses = [_place(place) for place in places.split(",")]
     sentinels = Sentinel(addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]  # redis-py's
