@@ -16,6 +16,9 @@ from redis import Redis
 from tests.configuring import write_config
 from tests.processes import ROOT, Process, Processes
 from tests.stores import Stores
+from turnledger.checkpoint.spool import Spool
+from turnledger.store import LedgerName
+from turnledger.store.commit import CompletedTurn
 from turnledger.workers.embedded import EmbeddedServers
 
 AIRLINE = ROOT.parent / "shared" / "data" / "airline.jsonl"
@@ -74,6 +77,19 @@ def test_two_hundred_real_conversations_are_played_by_several_processes(processe
         "problems": [],
         "right": True,
     }
+    assert _nothing_is_left(folder)
+
+
+def test_servers_of_its_own_are_given_nothing_that_this_host_has_spooled(
+    processes: Processes, folder: Path, tmp_path: Path
+) -> None:
+    """It belongs to other servers, and waits for them (FL-4)."""
+    when, entry_id = "2026-11-30T12:00:00.000Z", "0c1b6d2e-8f7a-4b53-8a43-0e1d2c3b4a59"
+    turn = CompletedTurn("t1", LedgerName("lead", "jira:POC-7"), "", 1, when, when, entry_id, "{}", "done")
+    spooled = Spool(tmp_path / "spool").write(turn, built_on=[])
+    replay = processes.command("replay", SAMPLE, "--json", environment={"TMPDIR": str(folder)})
+    assert replay.wait(seconds=120) == 0, replay.output
+    assert spooled.exists()
     assert _nothing_is_left(folder)
 
 

@@ -364,3 +364,10 @@ def test_how_full_redis_is_is_seen_by_the_node(stores: Stores) -> None:
         assert node._services.leases.redis_is_crowded
     finally:
         stores.redis.config_set("maxmemory", "0")
+
+
+def test_a_start_goes_on_whatever_is_in_the_spool(stores: Stores, tmp_path: Path) -> None:
+    """What cannot be opened is told in the log (FL-4)."""
+    (tmp_path / "t1.1.turn.json").mkdir()
+    turn = begin(stores.node(spool_folder=tmp_path))
+    assert (turn.checkpoint_error, turn.history_error) == (None, None)

@@ -1,5 +1,6 @@
 """Signs of life: left by each process where the settings want them, and read by `turnledger alive` (OP-5)."""
 
+import fcntl
 import json
 import os
 import signal
@@ -107,3 +108,12 @@ def test_systemd_hears_of_each_sign(kind: str, tmp_path: Path, monkeypatch: pyte
             sign.give()
             assert systemd.recv(100) == b"READY=1\nWATCHDOG=1"
     sign.give()
+
+
+def test_two_who_look_do_not_take_each_other_for_a_process(tmp_path: Path) -> None:
+    """The sign of a dead one is removed, although another probe has it open just then (OP-5)."""
+    left = tmp_path / "4711"
+    left.touch()
+    with left.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert signs(tmp_path) == []

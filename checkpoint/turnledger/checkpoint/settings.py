@@ -101,7 +101,8 @@ class CheckpointSettings(BaseSettings):
     spool_folder: Path = Field(
         default=Path("~/.turnledger/spool"),
         validate_default=True,
-        description="Where completed turns go when no store takes them; a disk that outlives the process.",
+        description="Where completed turns go when no store takes them; a disk that outlives the process. The next "
+        "start on this host commits them where it commits its own: two deployments on one host need two folders.",
     )
     unfinished_expiry_s: float = Field(
         default=86_400.0, gt=0, description="An unfinished turn nobody touched for a day is given up."

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +61,11 @@ class Spool:
         """The files that wait, oldest first."""
         if not self._folder.is_dir():
             return []
-        return sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+        found = []
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):
+                found.append((path.stat().st_mtime_ns, path))
+        return [path for _, path in sorted(found)]
 
     def fault(self) -> str:
         """Why this process can neither read nor write it; empty where it can, or where it is still to be made."""
@@ -76,13 +81,17 @@ class Spool:
         return "" if allowed else f"this user may not read and write the spool folder {self._folder}"
 
     def turns(self) -> Iterator[SpooledTurn]:
-        """The turns that wait, oldest first.
+        """The turns that wait, oldest first, less those that another process of this host has replayed meanwhile.
 
         Raises:
             CorruptData: a file cannot be read; names it.
         """
         for path in self.files():
-            yield _decode(path)
+            try:
+                spooled = _decode(path)
+            except FileNotFoundError:
+                continue
+            yield spooled
 
     def remove(self, path: Path) -> None:
         """The turn of this file is decided."""
@@ -90,7 +99,10 @@ class Spool:
 
     def set_aside(self, path: Path) -> Path:
         """The turn of this file was refused for good: it stays, under a name that no replay reads."""
-        return path.rename(path.with_name(path.name + _REFUSED))
+        kept = path.with_name(path.name + _REFUSED)
+        with suppress(FileNotFoundError):  # another process of this host was refused as well
+            path.rename(kept)
+        return kept
 
 
 def _decode(path: Path) -> SpooledTurn:

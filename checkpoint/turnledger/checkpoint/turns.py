@@ -312,7 +312,7 @@ class Turns:
     def _replay_spool(self) -> None:
         try:
             self._services.direct.replay_spool()
-        except TurnledgerError as error:
+        except (TurnledgerError, OSError) as error:  # whatever is on the disk, a turn begins
             log.warning("spool_not_replayed", reason=str(error))
 
     def _begin(self, request: StartRequest, view: LedgerView) -> _Begun:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
@@ -14,6 +15,7 @@ from turnledger.workers.embedded import EmbeddedServers, embedded_servers, runni
 
 DATABASE_URL = "TURNLEDGER_DATABASE_URL"
 REDIS_URL = "TURNLEDGER_REDIS_URL"
+SPOOL_FOLDER = "TURNLEDGER_SPOOL_FOLDER"
 BOTH = (DATABASE_URL, REDIS_URL)
 UP_FOLDER = Path(".turnledger")
 
@@ -78,7 +80,8 @@ def environment_names_servers() -> bool:
 def servers_or_own() -> Iterator[None]:
     """Run a block with the servers of the environment or, where it names none, with own ones for its length.
 
-    Own servers are migrated, and removed with all their data afterwards.
+    Own servers are migrated, and removed with all their data afterwards. With them comes a spool folder of their own:
+    what this host has spooled belongs to other servers.
 
     Raises:
         InvalidInput: only one of the two URLs is set.
@@ -87,7 +90,11 @@ def servers_or_own() -> Iterator[None]:
     if environment_names_servers():
         yield
         return
-    with embedded_servers() as servers, environment(urls(servers)):
+    with (
+        embedded_servers() as servers,
+        TemporaryDirectory(prefix="turnledger-") as spool,
+        environment({**urls(servers), SPOOL_FOLDER: spool}),
+    ):
         migrate_here()
         yield
 
