@@ -137,3 +137,13 @@ def test_one_corrupt_entry_is_skipped_counted_and_logged(
 def test_history_of_a_ledger_that_was_never_recorded_is_empty(stores: Stores, node: Turns) -> None:
     """Source `event` has none (ID-4)."""
     assert node.start(agent="lead", conversation="event:1", triggered_by="x").history() == []
+
+
+def test_a_turn_is_not_in_its_own_history_until_it_is_committed(stores: Stores, node: Turns) -> None:
+    """Also once it is completed: it is asked for what came before (BL-9)."""
+    finished(stores, node, "One")
+    turn = begin(node)
+    turn.complete(reply=Replied("Done"), steps=[user("Two")])
+    before = turn.history()
+    stores.drain()
+    assert len(turn.history()) == len(before) + 1

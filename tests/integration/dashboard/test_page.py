@@ -12,6 +12,7 @@ from tests.stores import LEAD, Stores, assistant, begin, user
 from turnledger.checkpoint import Turn, Turns
 from turnledger.store import CallRecord, LedgerName, Replied, openai_step
 from turnledger.store.steps import Usage
+from turnledger.workers.dashboard.reading import MOST_MODELS
 
 MARKER = "MARKER-7Q"
 HOSTILE = "<script>alert(1)</script>"
@@ -94,6 +95,18 @@ def test_the_tokens_of_the_last_day_are_told_by_model(stores: Stores, node: Turn
     assert row is not None
     assert html.unescape(row[1]) == HOSTILE
     assert row.groups()[1:] == ("1", "12,345", "9,000", "678")
+
+
+def test_the_costliest_models_are_named_alone(stores: Stores, node: Turns, open_dashboard: Dashboard) -> None:
+    """However many there are (OP-4)."""
+    steps = [
+        openai_step({"role": "assistant", "content": "x"}, model=f"m{number:02}", usage=Usage(1 + number))
+        for number in range(MOST_MODELS + 3)
+    ]
+    begin(node, "ask").complete(reply=Replied("x"), steps=steps, decision="done")
+    stores.drain()
+    named = re.findall(r'<td class="name">(m\d\d)</td>', open_dashboard.visitor().page())
+    assert named == [f"m{number:02}" for number in reversed(range(3, MOST_MODELS + 3))]
 
 
 def test_a_commit_that_cannot_be_tallied_is_a_commit(stores: Stores, node: Turns) -> None:
