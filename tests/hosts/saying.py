@@ -1,6 +1,7 @@
 """What processes on other hosts tell the test: a JSON line each, through a pipe that no network cuts."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,9 @@ from turnledger.store import Step, TurnledgerError
 
 
 def say(what: str, **more: object) -> None:
-    print(json.dumps({"said": what, **more}), flush=True)  # noqa: T201
+    """One line, whole: several threads of a host may say something at once."""
+    sys.stdout.write(json.dumps({"said": what, **more}) + "\n")
+    sys.stdout.flush()
 
 
 def step_of(turn: Turn, text: str) -> Step:

@@ -63,6 +63,11 @@ class _EmbeddedServer(ABC):
         """
         return self._process.port
 
+    @property
+    def folder(self) -> Path:
+        """Where its data is."""
+        return self._folder
+
     @abstractmethod
     def start(self) -> None:
         """Return when it answers; after a kill it has recovered by then.
@@ -189,6 +194,11 @@ class EmbeddedServers:
     @property
     def redis_url(self) -> str:
         return self.redis.url
+
+    @property
+    def spool_folder(self) -> Path:
+        """Where engine nodes at these servers may spool: it is kept, or removed, with the data of Redis."""
+        return self.redis.folder / "spool"
 
 
 @contextmanager

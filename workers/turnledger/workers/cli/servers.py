@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from turnledger.checkpoint import CheckpointSettings
@@ -90,11 +89,7 @@ def servers_or_own() -> Iterator[None]:
     if environment_names_servers():
         yield
         return
-    with (
-        embedded_servers() as servers,
-        TemporaryDirectory(prefix="turnledger-") as spool,
-        environment({**urls(servers), SPOOL_FOLDER: spool}),
-    ):
+    with embedded_servers() as servers, environment({**urls(servers), SPOOL_FOLDER: str(servers.spool_folder)}):
         migrate_here()
         yield
 
