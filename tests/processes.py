@@ -10,20 +10,28 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 ROOT = Path(__file__).parents[1]
 _MARK = "TURNLEDGER_TEST_PROCESSES"
 
 
 class Process:
-    """One started process; all it prints, errors included, is in ``output``."""
+    """One started process; all it prints, errors included, is in ``output``.
+
+    Output and errors come through a pipe each: what one thread logs must not stand inside a line that another prints.
+    """
 
     def __init__(self, popen: "subprocess.Popen[str]") -> None:
+        assert popen.stdout is not None
+        assert popen.stderr is not None
         self._popen = popen
+        self._pipes = (popen.stdout, popen.stderr)
         self._lines: list[str] = []
         self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._readers = [threading.Thread(target=self._read, args=[pipe], daemon=True) for pipe in self._pipes]
+        for reader in self._readers:
+            reader.start()
 
     @property
     def pid(self) -> int:
@@ -47,7 +55,7 @@ class Process:
                 if found is not None:
                     return found.rstrip("\n")
                 left = deadline - time.monotonic()
-                if left <= 0 or not self._reader.is_alive():
+                if left <= 0 or not any(reader.is_alive() for reader in self._readers):
                     raise AssertionError(f"no line with {text!r} came; the output was:\n{''.join(self._lines)}")
                 self._changed.wait(min(left, 0.1))
 
@@ -65,18 +73,18 @@ class Process:
             code = self._popen.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {seconds} s; the output was:\n{self.output}") from None
-        self._reader.join(1.0)  # a child that holds the pipe open must not hold us
+        for reader in self._readers:
+            reader.join(1.0)  # a child that holds the pipe open must not hold us
         return code
 
     def close(self) -> None:
         """Let go of its output; call it when no descendant can hold the pipe open any more."""
-        assert self._popen.stdout is not None
-        self._reader.join()
-        self._popen.stdout.close()
+        for reader, pipe in zip(self._readers, self._pipes, strict=True):
+            reader.join()
+            pipe.close()
 
-    def _read(self) -> None:
-        assert self._popen.stdout is not None
-        for line in self._popen.stdout:
+    def _read(self, pipe: IO[str]) -> None:
+        for line in pipe:
             with self._changed:
                 self._lines.append(line)
                 self._changed.notify_all()
@@ -138,7 +146,7 @@ class Processes:
             env=self._environment | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )

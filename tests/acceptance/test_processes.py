@@ -30,6 +30,13 @@ def test_settings_of_this_process_are_not_handed_on_but_given_ones_are(
         assert process.wait_for_line("given") == "None given"
 
 
+def test_a_log_line_in_the_middle_of_a_printed_one_leaves_it_whole(processes: Processes) -> None:
+    source = "import sys; print('ready', end=' '); print('a warning', file=sys.stderr); print('now')"
+    process = processes.snippet(source)
+    assert process.wait_for_line("ready") == "ready now"
+    assert process.wait_for_line("warning") == "a warning"
+
+
 def test_a_signal_reaches_the_process(processes: Processes) -> None:
     process = processes.snippet("import time; print('ready'); time.sleep(60)")
     process.wait_for_line("ready")

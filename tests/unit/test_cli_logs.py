@@ -25,6 +25,16 @@ def _as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
+class _Written(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.writes.append(text)
+        return super().write(text)
+
+
 def _logged(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
@@ -36,6 +46,15 @@ def test_an_event_is_a_json_line_with_time_level_and_process() -> None:
     structlog.get_logger().info("turn_parked", turn_id="t1")
     (line,) = _logged(stream)
     assert line.keys() == {"event", "turn_id", "level", "timestamp", "process"}
+
+
+def test_a_line_is_written_whole_since_the_processes_of_a_pool_share_one_pipe() -> None:
+    """OP-7"""
+    stream = _Written()
+    configure_logging(stream)
+    structlog.get_logger().info("turn_parked", turn_id="t1")
+    (written,) = stream.writes
+    assert written.endswith("\n")
 
 
 def test_a_traceback_that_a_library_logs_is_left_out_since_it_may_quote_content() -> None:

@@ -26,6 +26,9 @@ class _Log:
 
 
 def _warnings_alone() -> Any:
-    """Made anew for each line: standard error may have been put elsewhere since."""
+    """Made anew for each line: standard error may have been put elsewhere since.
+
+    A line is one write: what other threads and processes print into the same pipe stays out of it.
+    """
     wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
-    return structlog.wrap_logger(structlog.PrintLogger(sys.stderr), wrapper_class=wrapper)
+    return structlog.wrap_logger(structlog.WriteLogger(sys.stderr), wrapper_class=wrapper)

@@ -32,6 +32,8 @@ class LogSettings(BaseSettings):
 def configure_logging(stream: TextIO | None = None) -> None:
     """Send our events, and the warnings of libraries, to standard error or to this stream, as the environment says.
 
+    A line is one write: a pool's processes share one pipe, and their lines stay whole.
+
     Raises:
         InvalidInput: a log setting is wrong.
     """
@@ -41,7 +43,7 @@ def configure_logging(stream: TextIO | None = None) -> None:
     structlog.configure(
         processors=_processors(settings, stream=stream),
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(stream))),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Lossy(stream))),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
