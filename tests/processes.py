@@ -17,7 +17,7 @@ _MARK = "TURNLEDGER_TEST_PROCESSES"
 
 
 class Process:
-    """One started process; all it prints, errors included, is in ``output``.
+    """One started process; all it prints, errors included, is in ``output``, in the order in which it came.
 
     Output and errors come through a pipe each: what one thread logs must not stand inside a line that another prints.
     """
@@ -27,7 +27,7 @@ class Process:
         assert popen.stderr is not None
         self._popen = popen
         self._pipes = (popen.stdout, popen.stderr)
-        self._lines: list[str] = []
+        self._lines: list[tuple[IO[str], str]] = []
         self._changed = threading.Condition()
         self._readers = [threading.Thread(target=self._read, args=[pipe], daemon=True) for pipe in self._pipes]
         for reader in self._readers:
@@ -44,19 +44,25 @@ class Process:
     @property
     def output(self) -> str:
         with self._changed:
-            return "".join(self._lines)
+            return "".join(line for _, line in self._lines)
+
+    @property
+    def output_then_errors(self) -> str:
+        """As a terminal shows a command whose last word is on standard error."""
+        with self._changed:
+            return "".join(line for pipe in self._pipes for origin, line in self._lines if origin is pipe)
 
     def wait_for_line(self, text: str, *, seconds: float = 20.0) -> str:
         """Return the first line that contains ``text``; fail when none comes in time or the process ends."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while True:
-                found = next((line for line in self._lines if text in line), None)
+                found = next((line for _, line in self._lines if text in line), None)
                 if found is not None:
                     return found.rstrip("\n")
                 left = deadline - time.monotonic()
                 if left <= 0 or not any(reader.is_alive() for reader in self._readers):
-                    raise AssertionError(f"no line with {text!r} came; the output was:\n{''.join(self._lines)}")
+                    raise AssertionError(f"no line with {text!r} came; the output was:\n{self.output}")
                 self._changed.wait(min(left, 0.1))
 
     def signal(self, number: signal.Signals) -> None:
@@ -86,7 +92,7 @@ class Process:
     def _read(self, pipe: IO[str]) -> None:
         for line in pipe:
             with self._changed:
-                self._lines.append(line)
+                self._lines.append((pipe, line))
                 self._changed.notify_all()
 
 

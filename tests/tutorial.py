@@ -172,7 +172,7 @@ class Reader:
         process = self._processes.snippet(_HERE, str(self._folder), *arguments, environment=environment)
         process.wait()
         return self._as_readers(
-            re.sub(r"(?<!\n)(block: \d+ bytes)", r"\n\1", process.output)
+            re.sub(r"(?<!\n)(block: \d+ bytes)", r"\n\1", process.output_then_errors)
         )  # a terminal gets a line end
 
     def _kill(self, find: Callable[[], psutil.Process]) -> str:

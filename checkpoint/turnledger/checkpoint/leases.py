@@ -95,11 +95,13 @@ class LeaseKeeper:
             share = self._records.memory_share()
             self.redis_is_crowded = share > self._records.settings.redis_memory_share
         except _REDIS_TROUBLE as error:
-            log.warning("leases_not_renewed", turn_ids=self._running_ids(), reason=str(error))
+            if held := self._held_ids():
+                log.warning("leases_not_renewed", turn_ids=held, reason=str(error))
 
-    def _running_ids(self) -> list[str]:
+    def _held_ids(self) -> list[str]:
+        """The turns that a round is for, running and completed."""
         with self._lock:
-            return sorted(turn.turn_id for turn in self._running)
+            return sorted({turn.turn_id for turn in self._running} | self._completed.keys())
 
     def _renew_all(self) -> None:
         with self._lock:
@@ -145,4 +147,7 @@ class LeaseKeeper:
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.wait(self._records.settings.renew_s):
-            self.round()
+            try:
+                self.round()
+            except Exception as error:  # noqa: BLE001  # all leases hang on this thread, and nobody would see it end
+                log.error("lease_round_failed", turn_ids=self._held_ids(), error=type(error).__name__)
