@@ -1,13 +1,14 @@
 """Signs of life: left by each process where the settings want them, and read by `turnledger alive` (OP-5)."""
 
-import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from turnledger.workers.cli.alive import run_alive
 from turnledger.workers.cli.exits import NEEDS_A_PERSON, OK
 from turnledger.workers.settings import WorkerSettings
 
+STARTS = 500
 LEAVES_A_SIGN = """
 import sys
 from pathlib import Path
@@ -110,10 +112,28 @@ def test_systemd_hears_of_each_sign(kind: str, tmp_path: Path, monkeypatch: pyte
     sign.give()
 
 
-def test_two_who_look_do_not_take_each_other_for_a_process(tmp_path: Path) -> None:
-    """The sign of a dead one is removed, although another probe has it open just then (OP-5)."""
-    left = tmp_path / "4711"
-    left.touch()
-    with left.open("rb") as other:
-        fcntl.flock(other, fcntl.LOCK_SH)
-        assert signs(tmp_path) == []
+def test_one_that_looks_does_not_take_a_starting_process_for_a_dead_one(tmp_path: Path) -> None:
+    """However often they meet: its sign would be missing from then on, and it be killed for that (OP-5)."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            signs(tmp_path)
+
+    with ThreadPoolExecutor() as pool:
+        looking = [pool.submit(look) for _ in range(2)]
+        try:
+            for _ in range(STARTS):
+                with _sign(tmp_path):
+                    assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
+        finally:
+            ended.set()
+        for looker in looking:
+            looker.result()
+
+
+def test_the_sign_of_a_dead_process_is_removed(tmp_path: Path) -> None:
+    """By the first who looks (OP-5)."""
+    (tmp_path / "4711").touch()
+    assert signs(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,8 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -44,13 +44,14 @@ class SignOfLife:
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(self._path(self._folder), os.O_CREAT | os.O_RDWR, 0o644)
+                with _nobody_else_in(self._folder):
+                    self._file = os.open(self._path(self._folder), os.O_CREAT | os.O_RDWR, 0o644)
+                    fcntl.flock(self._file, fcntl.LOCK_EX)
             except OSError as error:
                 raise InvalidInput(
                     f"no sign of life can be left in TURNLEDGER_ALIVE_FOLDER ({self._folder}): {error.strerror}; "
                     "name a folder that this user may write to, or unset it"
                 ) from None
-            fcntl.flock(self._file, fcntl.LOCK_EX)
         self.give()
         return self
 
@@ -82,21 +83,35 @@ class SignOfLife:
 
 def signs(folder: Path) -> Sequence[Sign]:
     """The last sign of each process that lives, by its id; what the dead left is removed."""
-    found = []
-    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
-        if not path.name.isdecimal():
-            continue
-        with suppress(OSError), path.open("rb") as file:
-            if _is_held(file.fileno()):
-                found.append(Sign(int(path.name), max(time.time() - os.fstat(file.fileno()).st_mtime, 0.0)))
-            else:
-                path.unlink()
-    return found
+    if not folder.is_dir():
+        return []
+    with _nobody_else_in(folder):
+        found = [_living(path) for path in sorted(folder.iterdir()) if path.name.isdecimal()]
+    return [sign for sign in found if sign is not None]
+
+
+def _living(path: Path) -> Sign | None:
+    with suppress(OSError), path.open("rb") as file:
+        if _is_held(file.fileno()):
+            return Sign(int(path.name), max(time.time() - os.fstat(file.fileno()).st_mtime, 0.0))
+        path.unlink()
+    return None
+
+
+@contextmanager
+def _nobody_else_in(folder: Path) -> Iterator[None]:
+    """A file that its process has made and not locked yet must not be taken for that of a dead one."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_held(file: int) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look must not take each other for it
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     return False
