@@ -22,6 +22,7 @@ from turnledger.workers.settings import WorkerSettings
 
 LEAD = LedgerName("lead", "jira:POC-7")
 TABLES = ("ledger", "ledger_turn", "ledger_event", "ledger_entry", "ledger_account", "retention")
+OF_THE_SCHEMA = ("deployment", "alembic_version")  # what a migration puts there; tests leave it
 
 
 class Stores:
@@ -39,6 +40,11 @@ class Stores:
     @property
     def keys(self) -> Keys:
         return self.records.keys
+
+    @property
+    def deployment_id(self) -> str:
+        ((found,),) = self.rows("SELECT deployment_id::text FROM deployment")
+        return str(found)
 
     def close(self) -> None:
         for node in self._nodes:

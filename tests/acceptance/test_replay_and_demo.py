@@ -19,6 +19,7 @@ from tests.stores import Stores
 from turnledger.checkpoint.spool import Spool
 from turnledger.store import LedgerName
 from turnledger.store.commit import CompletedTurn
+from turnledger.store.deployment import Home
 from turnledger.workers.embedded import EmbeddedServers
 
 AIRLINE = ROOT.parent / "shared" / "data" / "airline.jsonl"
@@ -86,7 +87,7 @@ def test_servers_of_its_own_are_given_nothing_that_this_host_has_spooled(
     """It belongs to other servers, and waits for them (FL-4)."""
     when, entry_id = "2026-11-30T12:00:00.000Z", "0c1b6d2e-8f7a-4b53-8a43-0e1d2c3b4a59"
     turn = CompletedTurn("t1", LedgerName("lead", "jira:POC-7"), "", 1, when, when, entry_id, "{}", "done")
-    spooled = Spool(tmp_path / "spool").write(turn, built_on=[])
+    spooled = Spool(tmp_path / "spool").write(turn, built_on=[], home=Home("at-0123456789abcdef"))
     replay = processes.command("replay", SAMPLE, "--json", environment={"TMPDIR": str(folder)})
     assert replay.wait(seconds=120) == 0, replay.output
     assert spooled.exists()

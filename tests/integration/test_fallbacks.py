@@ -109,12 +109,13 @@ def test_a_completion_that_both_stores_refuse_waits_on_disk(private_servers: Emb
     """Complete returns once the file is there; recover commits it, any number of times, once (FL-4)."""
     with own_stores(private_servers) as stores:
         folder = tmp_path / "a spool"
+        deployment = stores.deployment_id
         node = stores.node(store=QUICK_STORE, spool_folder=folder, **IMPATIENT)
         turn = begin(node, "First", work_key="k", messages=[Message("m-1", "Hello")])
         private_servers.redis.stop()
         private_servers.postgres.stop()
         complete(turn, "One")
-        assert turn.spooled == folder / f"{turn.turn_id}.1.turn.json"
+        assert turn.spooled == folder / f"{turn.turn_id}.1.{deployment}.turn.json"
         assert turn.spooled.stat().st_mode & 0o077 == 0
         kept = turn.spooled.read_bytes()
         private_servers.redis.start()
@@ -135,6 +136,7 @@ def test_a_superseded_holder_does_not_write_over_the_completion_on_disk(
     """Both holders share a disk; the one that took the turn over counts (FL-4, CK-2)."""
     with own_stores(private_servers) as stores:
         node = stores.node(store=QUICK_STORE, spool_folder=tmp_path, **IMPATIENT)
+        deployment = stores.deployment_id
         former = begin(node, "First")
         stores.redis.hset(stores.keys.record(former.turn_id), "lease_until", 0)
         current = node.resume(former.turn_id)
@@ -147,7 +149,8 @@ def test_a_superseded_holder_does_not_write_over_the_completion_on_disk(
         assert node.recover() == 1
         only_once(stores, current)
         assert stores.texts() == ["Current"]
-        assert [path.name for path in tmp_path.iterdir()] == [f"{former.turn_id}.1.turn.json.refused"]
+        name = f"{former.turn_id}.1.{deployment}.turn.json.refused"
+        assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("way", ["completes", "is resumed first", "goes past redis"])
@@ -366,8 +369,10 @@ def test_how_full_redis_is_is_seen_by_the_node(stores: Stores) -> None:
         stores.redis.config_set("maxmemory", "0")
 
 
-def test_a_start_goes_on_whatever_is_in_the_spool(stores: Stores, tmp_path: Path) -> None:
-    """What cannot be opened is told in the log (FL-4)."""
-    (tmp_path / "t1.1.turn.json").mkdir()
+@pytest.mark.parametrize("is_said", [True, False], ids=["whose it is", "nobody's"])
+def test_a_start_goes_on_whatever_is_in_the_spool(stores: Stores, tmp_path: Path, *, is_said: bool) -> None:
+    """What cannot be opened, or does not say whose it is, is told in the log (FL-4)."""
+    home = f".{stores.deployment_id}" if is_said else ""
+    (tmp_path / f"t1.1{home}.turn.json").mkdir()
     turn = begin(stores.node(spool_folder=tmp_path))
     assert (turn.checkpoint_error, turn.history_error) == (None, None)

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.configuring import write_config
+from tests.proxy import Proxy
 from tests.stores import LEAD, Stores, assistant, begin, calling, contents, result, user
 from turnledger.checkpoint import AlreadyHandled, AlreadyRunning, Turn, Turns
 from turnledger.checkpoint.errors import SliceLimit
@@ -240,13 +241,16 @@ def test_it_switches_off_whatever_is_wrong_with_postgres(
 def test_a_turn_on_this_nodes_disk_is_committed_while_it_is_off(stores: Stores, switch: Switch, tmp_path: Path) -> None:
     """It was completed before, and a disk is no place to stay (RT-6, FL-4)."""
     folder = tmp_path / "spool"
-    away = {"database_url": "postgresql://127.0.0.1:1/x"}
-    node = stores.node(store=away, spool_folder=folder, redis_url="redis://127.0.0.1:1/0", redis_retries=0)
-    turn = begin(node, "One")
-    turn.complete(reply=Replied("Done"))
-    assert turn.spooled is not None
-    switch.turn("off")
-    begin(stores.node(store={"config": switch.path}, spool_folder=folder), "Two").abandon()
+    with Proxy(stores.database_url) as proxy:
+        proxy.cut()
+        store = {"config": switch.path, "database_url": proxy.url}
+        node = stores.node(store=store, spool_folder=folder, redis_url="redis://127.0.0.1:1/0", redis_retries=0)
+        turn = begin(node, "One")
+        turn.complete(reply=Replied("Done"))
+        assert turn.spooled is not None
+        switch.turn("off")
+        proxy.restore()
+        begin(stores.node(store=store, spool_folder=folder), "Two").abandon()
     assert (turn.spooled.exists(), stores.run(turn.turn_id)) == (False, "completed")
 
 

@@ -39,7 +39,14 @@ LONG = f"{MARK} " * 60
 NOWHERE: dict[str, Any] = {"redis_url": "redis://127.0.0.1:1/0", "redis_connect_timeout_s": 0.2, "redis_retries": 0}
 NO_POSTGRES: dict[str, Any] = {"database_url": "postgresql://nobody@127.0.0.1:1/none", "database_connect_timeout_s": 2}
 # What a line is about where it is not one turn: all of a process, or a whole sweep.
-OF_A_PROCESS = {"sweep_done", "invalidation_done", "leases_not_renewed", "revision_not_checked", "spool_not_replayed"}
+OF_A_PROCESS = {
+    "sweep_done",
+    "invalidation_done",
+    "leases_not_renewed",
+    "revision_not_checked",
+    "spool_not_replayed",
+    "spool_of_another_deployment",
+}
 
 
 class Logged:
@@ -225,8 +232,9 @@ def spool(stores: Stores, node: Turns) -> None:
     complete(turn)
     assert turn.spooled is not None
     assert MARK in turn.spooled.read_text()
-    node.recover()
-    turn.spooled.write_text(f'{{"{MARK}": "{MARK}"}}')
+    node.recover()  # of a place that this node does not work at
+    ours = turn.spooled.rename(turn.spooled.with_name(f"{turn.turn_id}.1.{stores.deployment_id}.turn.json"))
+    ours.write_text(f'{{"{MARK}": "{MARK}"}}')
     start(stores.node(), 2)
 
 
@@ -284,7 +292,7 @@ LIVES: dict[str, tuple[Callable[[Stores, Turns], None], set[str]]] = {
     "reconciliation": (reconciliation, {"turn_reconciled"}),
     "rewriting": (rewriting, {"turn_rewritten", "rewrite_call_failed", "rewrite_answer_unusable", "rewriter_failed"}),
     "no Redis": (no_redis, {"turn_unsaved", "save_failed", "turn_not_queued"}),
-    "spool": (spool, {"turn_spooled", "spool_not_replayed", "history_not_read"}),
+    "spool": (spool, {"turn_spooled", "spool_of_another_deployment", "spool_not_replayed", "history_not_read"}),
     "no Postgres": (no_postgres, {"start_not_recorded", "history_not_read"}),
 }
 

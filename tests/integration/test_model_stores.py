@@ -24,7 +24,8 @@ from turnledger.store.database import copy_rows, statement
 from turnledger.store.times import milliseconds
 
 # What no actor of the model does: child ledgers, the reconciler's look at many turns, settings of a connection, sweeps
-# of retention, accounts of older entries, roles, the doctor's look, and a run that is begun anew after a replacement.
+# of retention, accounts of older entries, roles, the doctor's look, and a run that is begun anew after a replacement,
+# and the deployment's id.
 NOT_MODELLED = {
     *("find_child", "find_parent", "find_standings", "insert_child", "open_runs", "set_lock_timeout"),
     *(
@@ -37,7 +38,7 @@ NOT_MODELLED = {
         "make_roles",
     ),
     *("sweep_entries", "sweep_events", "find_account", "long_ledgers", "save_account"),
-    *("forget_steps", "run_started_at", "in_recovery"),
+    *("forget_steps", "run_started_at", "in_recovery", "read_deployment"),
 }
 NEVER_RUN = {"trim_entries", "is_swept"}  # the model knows them, and no path of it gets there
 

@@ -227,6 +227,8 @@ EVENT_WRITES = (
     "UPDATE ledger SET visibility = 'public'",
     "UPDATE ledger_turn SET work_key = 'another'",
     "UPDATE ledger_entry SET entry = '{}'",
+    "UPDATE deployment SET deployment_id = DEFAULT",
+    "INSERT INTO deployment (only_row) VALUES (NULL)",
     "UPDATE alembic_version SET version_num = '9'",
     "SET ROLE turnledger_owner",
 )

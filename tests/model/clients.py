@@ -11,6 +11,7 @@ from tests.model.execution import Execution, Paused
 from tests.model.postgres_model import Result, Tables, copy_into, run_select, run_statement, statement_names
 from tests.model.redis_model import NOW_MS, Keyspace, Scripts
 from turnledger.store.database import driver_text
+from turnledger.store.deployment import Home
 from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings
 
@@ -142,6 +143,11 @@ class ModelDatabase:
         self.settings = settings
         self.config = LiveConfig(None)
         self._here = here
+        self.home = Home("at-0123456789abcdef", "0c1b6d2e-8f7a-4b53-8a43-0e1d2c3b4a59")
+
+    def ask_home(self) -> Home:
+        """One that never changes; asking it is no step."""
+        return self.home
 
     @contextmanager
     def transaction(self, *, lock_timeout_ms: int | None = None, pace: str = "work") -> Iterator["ModelConnection"]:

@@ -24,12 +24,13 @@ from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.queue import _utc_text, commit_job
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.session import Session
-from turnledger.checkpoint.spool import Spool, SpooledTurn
+from turnledger.checkpoint.spool import Spool, SpooledTurn, Whose
 from turnledger.checkpoint.submission import Services
 from turnledger.checkpoint.turn import Turn
 from turnledger.checkpoint.upkeep import Upkeep
 from turnledger.store import Database, LedgerName, StoreSettings
 from turnledger.store.commit import CompletedTurn
+from turnledger.store.deployment import Home
 from turnledger.store.times import utc_now
 from turnledger.workers.clock import Clock
 from turnledger.workers.committer import Committer
@@ -51,15 +52,21 @@ class MemorySpool:
     def __init__(self) -> None:
         self.files: dict[str, SpooledTurn] = {}
 
-    def write(self, turn: CompletedTurn, *, built_on: Sequence[str]) -> Path:
+    def write(self, turn: CompletedTurn, *, built_on: Sequence[str], home: Home) -> Path:
         """Nothing can go wrong here."""
+        del home
         path = Path(turn.turn_id)
         self.files[turn.turn_id] = SpooledTurn(path, turn, tuple(built_on))
         return path
 
-    def turns(self) -> list[SpooledTurn]:
-        """Oldest first."""
-        return list(self.files.values())
+    def whose(self, home: Home) -> Whose:
+        """All are of the one deployment that there is, oldest first."""
+        del home
+        return Whose(tuple(each.path for each in self.files.values()), (), ())
+
+    def turns(self, paths: Sequence[Path]) -> list[SpooledTurn]:
+        """As they were spooled."""
+        return [self.files[str(path)] for path in paths]
 
     def remove(self, path: Path) -> None:
         """The turn is decided."""

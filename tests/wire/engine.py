@@ -104,6 +104,7 @@ class Engine:
         found = servers.postgres.execute("SELECT version_num FROM alembic_version").fetchall()
         if found != [(servers.contract["schema_revision"],)]:
             raise Refused("schema", found)
+        ((self._deployment,),) = servers.query("read_deployment")
 
     # a start
 
@@ -416,7 +417,7 @@ class Engine:
     def spool(self, turn: Turn, folder: Path, *, completed_at: str, **account: Any) -> Path:
         """Put a completed turn on disk, for `turnledger recover`, when Redis does not take it."""
         folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"{turn.turn_id}.{turn.fields['epoch']}.turn.json"
+        path = folder / f"{turn.turn_id}.{turn.fields['epoch']}.{self._deployment}.turn.json"
         descriptor = os.open(path.with_suffix(".new"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(json_text(spooled(turn, completed_at=completed_at, **account)))

@@ -1,6 +1,7 @@
 """Committing a completed turn without the queue, by the engine node itself: the same function, under the epoch."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,17 +11,19 @@ from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnav
 from turnledger.checkpoint.loading import load_turns
 from turnledger.checkpoint.naming import job_names
 from turnledger.checkpoint.records import Finished, Records
-from turnledger.checkpoint.spool import Spool
+from turnledger.checkpoint.spool import Spool, Whose
 from turnledger.checkpoint.telemetry import span
-from turnledger.store import Database, TurnledgerError
+from turnledger.store import CorruptData, Database, StoreUnavailable, TurnledgerError
 from turnledger.store.commit import CompletedTurn, TurnOutcome, commit_turns
 from turnledger.store.crash_points import crash_point
+from turnledger.store.deployment import Home
 from turnledger.store.ledger import create_ledgers, database_time, find_answered, find_runs, lock_ledger
 from turnledger.store.logs import get_logger
 from turnledger.store.times import time_text, utc_now
 
 log = get_logger(__name__)
 
+_NAMED = "rename it to <turn id>.<epoch>.<deployment>.turn.json, `turnledger recover --json` names the deployment"
 _REDIS_TROUBLE = (CheckpointUnavailable, CheckpointMisconfigured)
 
 
@@ -40,6 +43,7 @@ class DirectCommits:
         self._records = records
         self._database = database
         self._spool = spool
+        self._told_of_others = False
 
     def take(self, turn: CompletedTurn, *, built_on: Sequence[str], owned: bool) -> DirectCommit:
         """Commit the turn, or put it on disk.
@@ -50,15 +54,18 @@ class DirectCommits:
             StaleTurn: another node has taken the turn over; nothing was written.
             NotPersisted: not even the disk took it.
         """
+        away = False
         if owned:
             try:
                 return self.commit(turn, built_on=built_on)
             except StaleTurn:
                 raise
             except TurnledgerError as error:
+                away = isinstance(error, StoreUnavailable)
                 log.warning("direct_commit_failed", **job_names(turn.turn_id, turn.ledger), reason=str(error))
+        timed = replace(turn, completed_at=time_text(utc_now()))
         try:
-            path = self._spool.write(replace(turn, completed_at=time_text(utc_now())), built_on=built_on)
+            path = self._spool.write(timed, built_on=built_on, home=self._database.home if away else self._home())
         except OSError as error:
             raise NotPersisted(f"turn {turn.turn_id} is in no store and not on disk: {error}") from error
         crash_point("spool.written")
@@ -100,16 +107,45 @@ class DirectCommits:
         return DirectCommit(first, answered.entry_id if answered and first else None)
 
     def replay_spool(self) -> int:
-        """Commit what waits on disk, oldest first; how many turns were decided.
+        """Commit what waits on disk for this deployment, oldest first; how many turns were decided.
 
-        A turn that was taken over meanwhile is set aside in a file that no replay reads.
+        A turn that was taken over meanwhile is set aside in a file that no replay reads. Files of another deployment
+        stay as they are, unread.
 
         Raises:
             StoreUnavailable, StoreBusy, StoreMisconfigured: the rest waits on.
-            CorruptData, StoreRefused: a turn cannot be stored; names it.
+            CorruptData, StoreRefused: a turn cannot be stored; names it. A file whose name does not say which
+                deployment it is of comes last, when all others are decided.
         """
+        waiting = self._waiting()
+        self._tell_of_others(waiting)
+        decided = self._replay(waiting.own)
+        if waiting.unsaid:
+            path = waiting.unsaid[0]
+            raise CorruptData(f"the name of the spool file {path} does not say whose it is: {_NAMED}", where=str(path))
+        return decided
+
+    def _waiting(self) -> Whose:
+        """Whose each file is, as Postgres says it now: what this process heard first, a restore may have replaced.
+
+        Nothing is asked where nothing waits, or nothing but files that are known to be of others.
+        """
+        known = self._database.home
+        waiting = self._spool.whose(known)
+        if waiting.own or (waiting.others and known.deployment_id is None):
+            return self._spool.whose(self._database.ask_home())
+        return waiting
+
+    def _tell_of_others(self, waiting: Whose) -> None:
+        """Once a process: they are another's to commit, and a person may want to know if nobody does."""
+        if waiting.others and not self._told_of_others:
+            self._told_of_others = True
+            files = len(waiting.others)
+            log.warning("spool_of_another_deployment", files=files, first=str(waiting.others[0]))
+
+    def _replay(self, paths: Sequence[Path]) -> int:
         decided = 0
-        for path, turn, built_on in self._spool.turns():
+        for path, turn, built_on in self._spool.turns(paths):
             try:
                 self._commit_spooled(turn, built_on)
             except StaleTurn as error:
@@ -127,6 +163,13 @@ class DirectCommits:
             self.commit(turn, built_on=built_on)
         except _REDIS_TROUBLE:
             self.commit(turn)
+
+    def _home(self) -> Home:
+        """By its id if it can be had: a file that names the address alone is found by nobody once that changes."""
+        if self._database.home.deployment_id is None:
+            with suppress(TurnledgerError):
+                return self._database.ask_home()
+        return self._database.home
 
     def _undecided(self, connection: Connection, turn_ids: Sequence[str]) -> list[CompletedTurn]:
         runs = find_runs(connection, turn_ids)

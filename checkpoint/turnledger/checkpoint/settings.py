@@ -102,7 +102,7 @@ class CheckpointSettings(BaseSettings):
         default=Path("~/.turnledger/spool"),
         validate_default=True,
         description="Where completed turns go when no store takes them; a disk that outlives the process. The next "
-        "start on this host commits them where it commits its own: two deployments on one host need two folders.",
+        "start of the same deployment on this host commits them; what others put there it leaves to them.",
     )
     unfinished_expiry_s: float = Field(
         default=86_400.0, gt=0, description="An unfinished turn nobody touched for a day is given up."

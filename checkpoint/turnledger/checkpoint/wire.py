@@ -16,6 +16,7 @@ SCRIPTS = ("look", "open", "save", "renew", "claim", "block", "input", "complete
 STATEMENTS = (
     "create_ledgers", "lock_ledger", "read_head", "find_runs", "find_answered", "recent_entries", "find_keys",
     "insert_run", "insert_events", "advance_heads", "holds_cursor", "raise_epoch",
+    "read_deployment",
 )  # fmt: skip
 _MADE_PER_JOB = ("created_at", "enqueued_at", "description", "data")
 _COMMENT = re.compile(r"--[^\n]*\n")

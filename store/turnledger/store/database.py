@@ -17,7 +17,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from turnledger.store._database_url import read_url
 from turnledger.store._patience import PatientConnection
 from turnledger.store._sqlstate import translate
-from turnledger.store.errors import InvalidInput, StoreUnavailable
+from turnledger.store.deployment import Home, address_of
+from turnledger.store.errors import InvalidInput, StoreMisconfigured, StoreUnavailable
 from turnledger.store.live_config import LiveConfig
 from turnledger.store.settings import StoreSettings, read_settings
 
@@ -25,6 +26,10 @@ Pace = Literal["start", "work", "maintenance"]
 
 _DRIVER_ERRORS = (SQLAlchemyError, psycopg.Error, UnicodeEncodeError)  # the last one is how it refuses text
 HIGHEST_PORT = 65_535
+_NO_ID = (
+    "the table deployment has lost its row, so nothing on a disk can be told to be of this deployment; restore it from "
+    "a backup, or have its owner run INSERT INTO deployment DEFAULT VALUES"
+)
 _PARAMETER = re.compile(r"(?<!:):(\w+)")  # `:name`, but not the type in `value::text`
 
 
@@ -42,6 +47,8 @@ class Database:
         self.config = LiveConfig(settings.config)
         self._engine = _make_engine(settings)
         self._process_id = os.getpid()
+        _, hosts = read_url(settings.database_url)
+        self._home = Home(address_of(self._engine, hosts=hosts, schema=settings.schema_name))
 
     @classmethod
     def from_settings(cls, **given: Any) -> "Database":
@@ -91,6 +98,30 @@ class Database:
     def _set_patience(self, connection: Connection, pace: Pace) -> None:
         raw: Any = connection.connection.driver_connection
         raw.patience_s = _patience_s(self.settings, pace)
+
+    @property
+    def home(self) -> Home:
+        """The deployment, as this process last heard of it; asks nobody."""
+        return self._home
+
+    def ask_home(self) -> Home:
+        """The deployment, as Postgres has it now.
+
+        Raises:
+            StoreUnavailable, StoreBusy: transient.
+            StoreMisconfigured: the schema is not this version's, or has lost its id.
+        """
+        with self.transaction(pace="start") as connection:
+            home = self.note_home(connection)
+        if home.deployment_id is None:
+            raise StoreMisconfigured(_NO_ID)
+        return home
+
+    def note_home(self, connection: Connection) -> Home:
+        """The same in a transaction that has other things to ask, and without an id where the schema has none."""
+        rows = run_statement(connection, "read_deployment", {})
+        self._home = self._home._replace(deployment_id=rows[0][0] if rows else None)
+        return self._home
 
     def close(self) -> None:
         """Close the pooled connections of this process."""

@@ -73,14 +73,16 @@ def head_revision() -> str:
 
 
 def check_revision(database: Database) -> None:
-    """Refuse to go on with a schema that is not this version's own.
+    """Refuse to go on with a schema that is not this version's own; the deployment's `home` is known afterwards.
 
     Raises:
         SchemaMismatch: names both revisions and what to do.
     """
-    found = current_revision(database)
-    if found != head_revision():
-        raise _mismatch(found)
+    with database.transaction(pace="start") as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+        if found != head_revision():
+            raise _mismatch(found)
+        database.note_home(connection)
 
 
 def _mismatch(found: str | None) -> SchemaMismatch:

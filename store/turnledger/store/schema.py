@@ -75,6 +75,13 @@ ledger_account = Table(
     Column("made_at", DateTime(timezone=True), nullable=False),
 )
 
+deployment = Table(
+    "deployment",
+    metadata,
+    Column("only_row", Boolean, primary_key=True),
+    Column("deployment_id", UUID(as_uuid=False), nullable=False),
+)
+
 retention = Table(
     "retention",
     metadata,

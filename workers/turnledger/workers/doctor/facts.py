@@ -1,9 +1,11 @@
 """What the checks look at, gathered before the first of them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from turnledger.checkpoint import CheckpointSettings
+from turnledger.store.deployment import Home
 
 Version = tuple[int, ...]
 
@@ -95,7 +97,7 @@ class PostgresFacts:
     """All that was asked of Postgres. `revision` None: no migration ran. What needs the schema is empty without it.
 
     `silent_entries`: the turn ids of entries without the event that ended their turn, among the newest
-    `entries_examined`.
+    `entries_examined`. `home`: the deployment, None where that cannot be told.
     """
 
     version: Version
@@ -107,6 +109,7 @@ class PostgresFacts:
     clock_runs: bool
     silent_entries: tuple[str, ...] = ()
     entries_examined: int = 0
+    home: Home | None = None
 
     @property
     def migrated(self) -> bool:
@@ -116,13 +119,16 @@ class PostgresFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What holds for this host and this process alone. `config_fault` is empty where the live section can be used."""
+    """What holds for this host and this process alone. `config_fault` is empty where the live section can be used.
+
+    `spooled` and `refused_spool` are files of any deployment.
+    """
 
     rq_version: Version
     redis_py_version: Version
     imported_rq_prefix: str
-    spooled: tuple[str, ...]
-    refused_spool: tuple[str, ...]
+    spooled: tuple[Path, ...]
+    refused_spool: tuple[Path, ...]
     spool_fault: str
     config_fault: str
 

@@ -13,7 +13,7 @@ from turnledger.checkpoint import CheckpointSettings
 from turnledger.checkpoint.connection import translated
 from turnledger.checkpoint.records import Records
 from turnledger.checkpoint.spool import Spool
-from turnledger.store import InvalidInput, StoreSettings, TurnledgerError, read_settings
+from turnledger.store import Database, InvalidInput, StoreSettings, TurnledgerError, read_settings
 from turnledger.store.database import run_statement
 from turnledger.store.live_config import LiveConfig
 from turnledger.store.migrate import current_revision, head_revision
@@ -89,16 +89,14 @@ def _rights(records: Records, *, role: Role) -> RedisRights:
 
 
 def _host(settings: CheckpointSettings) -> HostFacts:
-    folder = settings.spool_folder
-    spool = Spool(folder)
+    spool = Spool(settings.spool_folder)
     fault = spool.fault()
-    aside = sorted(folder.glob("*.refused")) if not fault and folder.is_dir() else []
     return HostFacts(
         rq_version=version_of(version("rq")),
         redis_py_version=version_of(version("redis")),
         imported_rq_prefix=RQ_KEY_PREFIX,
-        spooled=() if fault else tuple(str(path) for path in spool.files()),
-        refused_spool=tuple(str(path) for path in aside),
+        spooled=() if fault else tuple(spool.files()),
+        refused_spool=() if fault else tuple(spool.refused()),
         spool_fault=fault,
         config_fault=_config_fault(),
     )
@@ -162,7 +160,7 @@ def _postgres(*, now: Now) -> PostgresFacts:
                 skew_s=skew_s,
                 skew_error_s=error_s,
                 clock_runs=clock_runs(connection),
-                **(_silent_entries(connection) if revision == needed else {}),
+                **(_of_our_schema(connection, database) if revision == needed else {}),
             )
 
 
@@ -170,9 +168,11 @@ def _postgres_version(connection: Connection) -> tuple[int, int]:
     return divmod(int(connection.scalar(_VERSION) or 0), 10_000)
 
 
-def _silent_entries(connection: Connection) -> dict[str, Any]:
+def _of_our_schema(connection: Connection, database: Database) -> dict[str, Any]:
     rows = run_statement(connection, "silent_entries", {"most": MOST_ENTRIES, "named": NAMED})
-    return {"silent_entries": tuple(rows[0][0]), "entries_examined": rows[0][1]}
+    home = database.note_home(connection)
+    told = {"silent_entries": tuple(rows[0][0]), "entries_examined": rows[0][1]}
+    return {**told, "home": home if home.deployment_id else None}
 
 
 def _skew(their_time: Callable[[], float], *, now: Now) -> tuple[float, float]:

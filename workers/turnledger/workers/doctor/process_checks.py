@@ -1,8 +1,12 @@
 """Checks of the processes that a deployment needs, and of what waits on this host."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnledger.checkpoint.spool import told_apart
 from turnledger.workers.cli.output import many
 from turnledger.workers.doctor.checks import Check, Look, either
-from turnledger.workers.doctor.facts import Facts
+from turnledger.workers.doctor.facts import Facts, Unasked
 
 
 def _clock(facts: Facts) -> Look:
@@ -20,13 +24,24 @@ def _workers(facts: Facts) -> Look:
 
 
 def _spool(facts: Facts) -> Look:
-    waiting, refused = facts.host.spooled, facts.host.refused_spool
+    waiting, refused = _ours(facts.host.spooled, facts), _ours(facts.host.refused_spool, facts)
     faults = [facts.host.spool_fault] if facts.host.spool_fault else []
     if waiting:
         faults.append(f"{many(len(waiting), 'completed turn')} on this host's disk, the oldest in {waiting[0]}")
     if refused:
         faults.append(f"{many(len(refused), 'turn')} that Postgres refused for good, the first in {refused[0]}")
-    return either("; ".join(faults), fine="nothing waits on this host's disk")
+    others = len(facts.host.spooled) - len(waiting)
+    left = f" but {many(others, 'turn')} of other deployments" if others else ""
+    return either("; ".join(faults), fine=f"nothing waits on this host's disk{left}")
+
+
+def _ours(paths: Sequence[Path], facts: Facts) -> Sequence[Path]:
+    """Without those of other deployments; all, where it cannot be told which this one is."""
+    postgres = facts.postgres.answer
+    if isinstance(postgres, Unasked) or postgres.home is None:
+        return paths
+    whose = told_apart(paths, home=postgres.home)
+    return [path for path in paths if path not in whose.others]
 
 
 def _config(facts: Facts) -> Look:
@@ -59,7 +74,7 @@ PROCESS_CHECKS = (
     ),
     Check(
         name="spool",
-        asks="Is the spool folder of this host empty?",
+        asks="Does nothing of this deployment wait in the spool folder of this host?",
         why="A turn in it is completed and in no server: later turns do not see it, and the disk is its only copy.",
         fix="`turnledger recover` on this host commits what waits. A file that ends in .refused was refused for good: "
         "read its reason in the log of that time, keep it or delete it. Where the folder cannot be used, let "

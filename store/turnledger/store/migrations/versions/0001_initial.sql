@@ -101,6 +101,14 @@ CREATE TABLE retention (
     events   bigint NOT NULL
 );
 
+-- Which deployment this schema is of. The id is minted here once and goes with the data, also into a backup; what a node has
+-- on its disk names it, so that no other deployment takes it.
+CREATE TABLE deployment (
+    only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    deployment_id uuid NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO deployment DEFAULT VALUES;
+
 -- Events are append-only. A maintenance function names itself for its transaction; nothing else may
 -- change or remove an event.
 CREATE FUNCTION refuse_event_change() RETURNS trigger LANGUAGE plpgsql AS $$
