@@ -434,7 +434,7 @@ def test_workers_that_are_missing(doctor: Doctor, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_turn_on_this_hosts_disk(stores: Stores, doctor: Doctor, tmp_path: Path) -> None:
-    """Neither store took it; it waits, or was refused for good. What is of another deployment is no fault (OP-3, FL-4)."""
+    """Neither store took it; it waits, or was refused for good. What is of others is no fault (OP-3, FL-4)."""
     away = {"database_url": "postgresql://x@127.0.0.1:1/x", "database_connect_timeout_s": 1}
     node = stores.node(store=away, redis_url="redis://127.0.0.1:1/0", redis_retries=0, spool_folder=tmp_path / "spool")
     turn = _complete(node, 1)

@@ -76,7 +76,8 @@ PROCESS_CHECKS = (
         name="spool",
         asks="Does nothing of this deployment wait in the spool folder of this host?",
         why="A turn in it is completed and in no server: later turns do not see it, and the disk is its only copy.",
-        fix="`turnledger recover` on this host commits what waits. A file that ends in .refused was refused for good: "
+        fix="`turnledger recover` on this host commits what waits, or names a file whose name does not say which "
+        "deployment it is of. A file that ends in .refused was refused for good: "
         "read its reason in the log of that time, keep it or delete it. Where the folder cannot be used, let "
         "`TURNLEDGER_SPOOL_FOLDER` name one that this user may write to.",
         look=_spool,
