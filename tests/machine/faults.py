@@ -83,6 +83,7 @@ class Link(Database):
         self.settings = shared.settings
         self.config = shared.config
         self._shared = shared
+        self.forget()
         self.is_down = False
         self.commits_to_lose = 0
 
@@ -93,6 +94,10 @@ class Link(Database):
     @property
     def is_whole(self) -> bool:
         return not self.is_down and not self.commits_to_lose
+
+    def forget(self) -> None:
+        """A new process knows where it works, and not yet which deployment that is."""
+        self._home = self._shared.home
 
     def mend(self) -> None:
         self.is_down = False

@@ -80,6 +80,7 @@ class Node:
 
     def _boot(self) -> None:
         self.process = Process(self.number)
+        self.seat.link.forget()
         self.turns = Turns(records=self.seat.records, database=self.seat.link)
         self.turns._checked_revision = True  # once a process is enough
 

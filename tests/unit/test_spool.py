@@ -19,9 +19,12 @@ def spool(tmp_path: Path) -> Spool:
     """With two turns, the older one first."""
     spool = Spool(tmp_path)
     for turn_id in ("t1", "t2"):
-        turn = CompletedTurn(turn_id, LedgerName("lead", "jira:POC-7"), "", 1, WHEN, WHEN, f"e-{turn_id}", "{}", "done")
-        spool.write(turn, built_on=[], home=HOME)
+        spool.write(_turn(turn_id), built_on=[], home=HOME)
     return spool
+
+
+def _turn(turn_id: str) -> CompletedTurn:
+    return CompletedTurn(turn_id, LedgerName("lead", "jira:POC-7"), "", 1, WHEN, WHEN, f"e-{turn_id}", "{}", "done")
 
 
 def test_a_turn_that_another_process_has_replayed_is_passed_over(spool: Spool) -> None:
@@ -45,6 +48,17 @@ def test_two_who_are_refused_set_one_file_aside(spool: Spool) -> None:
     path = spool.files()[0]
     assert spool.set_aside(path) == spool.set_aside(path)
     assert [each.name for each in path.parent.glob("*.refused")] == [f"{path.name}.refused"]
+
+
+def test_a_holder_that_has_heard_of_its_deployment_replaces_its_own_file(tmp_path: Path) -> None:
+    """And no other's: neither of another turn, nor of the same one at another place (FL-4)."""
+    spool = Spool(tmp_path)
+    unasked = Home(HOME.address)
+    other = spool.write(_turn("t2"), built_on=[], home=unasked)
+    elsewhere = spool.write(_turn("t1"), built_on=[], home=Home("at-fedcba9876543210"))
+    spool.write(_turn("t1"), built_on=[], home=unasked)
+    assert set(spool.files()) == {other, elsewhere, spool.write(_turn("t1"), built_on=[], home=HOME)}
+    assert spool.whose(unasked).own == (other,)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class Spool:
             OSError: the disk did not take it.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._folder / f"{turn.turn_id}.{turn.epoch}.{home.name}{_SUFFIX}"
+        path = self._path(turn, home.name)
         temporary = path.with_suffix(f".{os.getpid()}")
         try:
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "w") as file:
@@ -71,8 +71,13 @@ class Spool:
         except OSError:
             temporary.unlink(missing_ok=True)  # a full disk needs the room
             raise
+        if home.deployment_id is not None:  # before that was known the same holder may have written this one
+            self._path(turn, home.address).unlink(missing_ok=True)
         _sync_folder(self._folder)
         return path
+
+    def _path(self, turn: CompletedTurn, name: str) -> Path:
+        return self._folder / f"{turn.turn_id}.{turn.epoch}.{name}{_SUFFIX}"
 
     def whose(self, home: Home) -> Whose:
         """The files that wait, told apart by deployment, oldest first."""
