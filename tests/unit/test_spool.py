@@ -57,7 +57,8 @@ def test_a_holder_that_has_heard_of_its_deployment_replaces_its_own_file(tmp_pat
     other = spool.write(_turn("t2"), built_on=[], home=unasked)
     elsewhere = spool.write(_turn("t1"), built_on=[], home=Home("at-fedcba9876543210"))
     spool.write(_turn("t1"), built_on=[], home=unasked)
-    assert set(spool.files()) == {other, elsewhere, spool.write(_turn("t1"), built_on=[], home=HOME)}
+    replaced = spool.write(_turn("t1"), built_on=[], home=HOME)
+    assert set(spool.files()) == {other, elsewhere, replaced}
     assert spool.whose(unasked).own == (other,)
 
 
