@@ -33,7 +33,12 @@ def test_a_migrated_database_is_at_head_and_migrating_again_changes_nothing(data
     assert current_revision(database) is None
     assert migrate(database) == migrate(database) == current_revision(database) == head_revision()
     assert tables(database) == {*TABLES, *OF_THE_SCHEMA}
+    assert database.home.deployment_id is None
     check_revision(database)
+    home = database.home
+    assert home.deployment_id is not None
+    migrate(database)
+    assert database.ask_home() == home
 
 
 def test_eight_replicas_that_migrate_at_once_agree(empty_database_url: str) -> None:
@@ -115,7 +120,7 @@ def test_a_migration_waits_for_another_and_says_so_in_the_end(
 
 
 def test_two_schemas_live_in_one_database(database: Database, empty_database_url: str) -> None:
-    """Each with its own tables and its own revision; the name may be a reserved word (CK-15)."""
+    """Each with its own tables, its own revision and its own id; the name may be a reserved word (CK-15, FL-4)."""
     other = Database.from_settings(database_url=empty_database_url, schema_name="user")
     migrate(database)
     with pytest.raises(SchemaMismatch):
@@ -127,6 +132,7 @@ def test_two_schemas_live_in_one_database(database: Database, empty_database_url
             [list(TABLES)],
         ).fetchall()
     assert found == [("turnledger", len(TABLES)), ("user", len(TABLES))]
+    assert database.ask_home().deployment_id != other.ask_home().deployment_id
     other.close()
 
 

@@ -84,6 +84,17 @@ def test_turns_of_two_deployments_in_one_folder_end_up_each_in_its_own(
     assert list(folder.iterdir()) == []
 
 
+def test_a_process_that_could_not_ask_before_asks_when_it_spools(deployments: tuple[Deployment, Deployment]) -> None:
+    """Postgres is back by then; the turn may not go there, since another node may hold it by now (FL-4)."""
+    one, _ = deployments
+    one.proxy.cut()
+    turn = begin(one.node(), turn_id="t-1")
+    one.proxy.restore()
+    turn._session._owned_until = 0.0
+    turn.complete(reply=Replied("One"))
+    assert turn.spooled == one.folder / f"t-1.1.{one.stores.deployment_id}.turn.json"
+
+
 def test_a_file_of_another_deployment_is_told_of_once_a_process(deployments: tuple[Deployment, Deployment]) -> None:
     """By its name; and once it is known to be foreign, no start asks Postgres for it again (FL-4)."""
     one, other = deployments

@@ -235,7 +235,9 @@ class Turns:
         )
 
     def recover(self) -> int:
-        """Commit the turns that wait on this node's disk; how many were decided. May be repeated at will.
+        """Commit the turns of this deployment that wait on this node's disk; how many were decided.
+
+        May be repeated at will. What other deployments of this host have there stays as it is.
 
         Raises:
             StoreUnavailable, StoreBusy, StoreMisconfigured: the rest waits on.
