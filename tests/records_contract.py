@@ -472,7 +472,7 @@ def test_input_for_a_parked_turn_is_appended_once(records: Records) -> None:
     """Behind the saved steps; who parked it must resume before it writes again (CK-12)."""
     claim = records.save(opened(records, "t1"), fields={"state": "parked"}, steps=["a"], lease="give up")
     for _ in range(2):
-        records.append_input("t1", message_id="m2", message_ids=["m1", "m2"], steps=["b"])
+        records.append_input("t1", message_id="m2", steps=["b"])
     record, steps = records.read("t1")
     assert (steps, record.message_ids) == (["a", "b"], ("m1", "m2"))
     with pytest.raises(StaleTurn):
@@ -488,9 +488,9 @@ def test_input_for_a_turn_that_is_not_parked_is_refused(records: Records, state:
     records.redis.hset(records.keys.record("t1"), "state", state)
     before = everything(records.redis)
     with pytest.raises(error):
-        records.append_input("t1", message_id="m2", message_ids=["m2"], steps=["b"])
+        records.append_input("t1", message_id="m2", steps=["b"])
     with pytest.raises(TurnNotFound):
-        records.append_input("gone", message_id="m2", message_ids=["m2"], steps=["b"])
+        records.append_input("gone", message_id="m2", steps=["b"])
     assert everything(records.redis) == before
 
 
@@ -1177,7 +1177,7 @@ def whole_life(records: Records, ledger: LedgerName, prefix: str) -> None:
     claim = records.save(opened(records, done, work_key="k", ledger=ledger), fields={"x": "1"}, steps=["a", "b"])
     records.renew([claim])
     records.save(claim, fields={"state": "parked"}, steps=["c"], lease="give up")
-    records.append_input(done, message_id="m2", message_ids=["m1", "m2"], steps=["d"])
+    records.append_input(done, message_id="m2", steps=["d"])
     record, _ = records.claim(done, owner="new")
     records.block(done, reason="x")
     complete(records, Claim(done, "new", record.revision), ledger=ledger, work_key="k")

@@ -47,7 +47,7 @@ def test_a_statement_is_the_one_that_the_library_runs(name: str) -> None:
 def test_every_field_that_a_commit_or_a_resume_reads_is_on_the_page() -> None:
     known = page.record_fields()
     assert set(COMMIT_FIELDS) <= known
-    inside = {"turn_id", "untouched", "replacement"}  # of the library alone
+    inside = {"turn_id", "untouched", "replacement", "inputs"}  # of the library alone
     assert {name for name in Record.__dataclass_fields__ if name not in inside} <= known
 
 

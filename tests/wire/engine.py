@@ -282,9 +282,8 @@ class Engine:
             if not self._servers.query("find_keys", ledger_ids=[head[0]], keys=[row[2]]):
                 self._append(head, turn_id, [row])
         places = [self._servers.record(turn_id), self._servers.steps(turn_id), self._servers.key("turns")]
-        ids = list(dict.fromkeys([*json.loads(record["message_ids"]), message_id]))
         expiry = self._servers.contract["unfinished_expiry_ms"]
-        answer = self._servers.run("input", places, turn_id, message_id, json_text(ids), expiry, step_text(step))
+        answer = self._servers.run("input", places, turn_id, message_id, json_text(message_id), expiry, step_text(step))
         return str(answer[0])
 
     # a take-over

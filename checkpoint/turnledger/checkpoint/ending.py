@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal
 
+from sqlalchemy import Connection
+
 from turnledger.checkpoint.errors import StaleTurn
 from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.record import Record
@@ -72,3 +74,14 @@ def refuse_if_taken_over(database: Database, record: Record, *, before: Intentio
     is_answered = before == "send" and bool(answered)
     if run.epoch > record.epoch or run.outcome not in _MAY_FOLLOW[before] or is_answered:
         raise StaleTurn(f"turn {record.turn_id} was taken over or has ended; nothing was sent", turn_id=record.turn_id)
+
+
+def refuse_stale(connection: Connection, record: Record) -> None:
+    """Refuse a holder that was taken over; the caller has the ledger's lock.
+
+    Raises:
+        StaleTurn: the turn's epoch in Postgres is a later one.
+    """
+    run = find_runs(connection, [record.turn_id]).get(record.turn_id)
+    if run is not None and run.epoch > record.epoch:
+        raise StaleTurn(f"turn {record.turn_id} was taken over; nothing was written", turn_id=record.turn_id)

@@ -17,6 +17,7 @@ RECORD_FORMAT = "1"  # a record of another format is refused by resume and left 
 
 State = Literal["running", "parked", "completed", "rejected", "committed", "failed", "abandoned"]
 UNFINISHED: frozenset[str] = frozenset({"running", "parked"})
+_INPUT = "input:"  # with a message id: the field that says that it came in while the turn was parked
 OWNER_LOST = "owner_lost"  # the reason of a turn that is parked because its owner fell silent, who may be back
 
 
@@ -158,6 +159,7 @@ class Record:
     failure: str
     before: tuple[EventRow, ...]
     untouched: int = 0  # the revision at which its engine has saved nothing yet, 0: nobody may begin it again
+    inputs: frozenset[str] = frozenset()  # the messages that came in for it while it was parked
     replacement: tuple[str, ...] = ()  # in wire form: what an unrecorded turn has put in the place of its covered steps
 
 
@@ -195,6 +197,7 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         delivery=fields.get("delivery", ""),
         failure=fields.get("failure", ""),
         before=decode_rows(fields.get("before")),
+        inputs=frozenset(name.removeprefix(_INPUT) for name in fields if name.startswith(_INPUT)),
         untouched=int(fields.get("untouched") or 0),
         replacement=tuple(decode_json(fields["replacement"])) if fields.get("replacement") else (),
     )

@@ -214,7 +214,7 @@ class Records:
         """Mark an unfinished turn as not to be resumed; its holder may still complete it. True: it is marked."""
         return bool(self._run("block", [self.keys.record(turn_id)], [reason]))
 
-    def append_input(self, turn_id: str, *, message_id: str, message_ids: Sequence[str], steps: Sequence[str]) -> None:
+    def append_input(self, turn_id: str, *, message_id: str, steps: Sequence[str]) -> None:
         """Append steps to a parked turn; the same message again changes nothing.
 
         Raises:
@@ -223,7 +223,7 @@ class Records:
         """
         keys = self.keys
         places = [keys.record(turn_id), keys.steps(turn_id), keys.turns]
-        head = [turn_id, message_id, encode_json(list(message_ids)), self._expiry_ms]
+        head = [turn_id, message_id, encode_json(message_id), self._expiry_ms]
         answer = self._run("input", places, [*head, *steps])
         if answer[0] == "busy":
             raise already_running(turn_id, state=answer[1], owner=answer[2])

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from structlog.contextvars import bound_contextvars
 
 from turnledger.checkpoint.completion import Account, Fitting, usable_receipt
-from turnledger.checkpoint.ending import check_failure, refuse_if_taken_over, write_terminal
+from turnledger.checkpoint.ending import check_failure, refuse_if_taken_over, refuse_stale, write_terminal
 from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn, TurnNotFound
 from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
@@ -40,7 +40,7 @@ from turnledger.store import (
     TurnledgerError,
     Undelivered,
 )
-from turnledger.store.activity import authorization_completed, authorization_requested
+from turnledger.store.activity import authorization_completed, authorization_requested, check_recordable
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Replied, Reply
 from turnledger.store.events import EventRow
@@ -242,7 +242,7 @@ class Turn:
         authorization_id = f"{self.turn_id}:{self.slice if what == 'requested' else self.slice - 1}"
         event = authorization_requested if what == "requested" else authorization_completed
         try:
-            self.record(event(authorization_id))
+            self._append([event(authorization_id)], is_fenced=False)  # of a park, others may have the turn by now
         except (StoreUnavailable, StoreBusy) as error:
             log.warning("authorization_not_recorded", **self._names, what=what, reason=str(error))
 
@@ -252,14 +252,23 @@ class Turn:
         Make them with `turnledger.store.activity`. None where the turn is not recorded.
 
         Raises:
+            InvalidInput: an event that a running turn may not write, or that could not be read back.
+            StaleTurn: another process has taken the turn over; nothing was written.
             StoreUnavailable, StoreBusy: nothing was written; a repeat is safe.
         """
+        for event in events:
+            check_recordable(event)
+        return self._append(events, is_fenced=True)
+
+    def _append(self, events: Sequence[EventRow], *, is_fenced: bool) -> AppendResult | None:
         if not self._record.recorded:
             return None
         create_ledgers(self._database, [self.ledger])
         with bound_contextvars(**self._names), self._database.transaction() as connection:
             head = lock_ledger(connection, self.ledger)
             assert head is not None, "the ledger was just made"
+            if is_fenced:
+                refuse_stale(connection, self._record)
             now = database_time(connection)
             timed = [event if event.occurred_at else event._replace(occurred_at=now) for event in events]
             return append(connection, head, timed, turn_id=self.turn_id)
@@ -296,7 +305,7 @@ class Turn:
 
         Raises:
             StaleTurn: also where Redis cannot be asked, once Postgres knows of a take-over; nothing was sent.
-            Exception: whatever `send` raises.
+            BaseException: whatever `send` raises.
             InvalidInput, OversizedPayload, CompletionConflict, TurnEnded, NotPersisted: as `complete`; after a delivery
                 `fail` calls no `notify`.
         """
@@ -308,7 +317,7 @@ class Turn:
             self._mark_delivering()
             try:
                 receipt = send()
-            except Exception:
+            except BaseException:  # a cancelled or interrupted send as well: the process may well go on
                 self._complete_once(undelivered, steps)
                 raise
             self._delivered = Replied(reply, self._usable_receipt(receipt))

@@ -17,7 +17,7 @@ from turnledger.checkpoint.errors import (
     TurnBlocked,
     TurnNotFound,
 )
-from turnledger.checkpoint.inputs import raise_unless_parked, record_message
+from turnledger.checkpoint.inputs import check_input, raise_unless_parked, record_message
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.naming import names
 from turnledger.checkpoint.prompt_size import note_prompt_size
@@ -219,20 +219,21 @@ class Turns:
         turn must resume it before it writes again.
 
         Raises:
+            InvalidInput: the step is one of the model, or answers a call that is not open; nothing was written.
+            OversizedPayload: more than the limit of one save; nothing was written.
             TurnNotFound, TurnEnded: there is no such turn, or no longer.
             AlreadyRunning: it is not parked: its holder takes the message. Or it was parked because its holder fell
                 silent, who may be back: resume it, and take the message there.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; a repeat is safe.
         """
-        record, _ = self._records.read(check_turn_id(turn_id))
+        record, saved = self._records.read(check_turn_id(turn_id))
         if record.state != "parked" or record.reason == OWNER_LOST:
             raise_unless_parked(record)
+        if message.message_id not in record.inputs:  # come again, it answers what is not open any more
+            check_input(step, saved=saved, most_bytes=self._records.settings.save_bytes)
         if record.recorded:
             record_message(self._database, record.ledger, message=message, turn_id=turn_id)
-        message_ids = list(dict.fromkeys([*record.message_ids, message.message_id]))
-        self._records.append_input(
-            turn_id, message_id=message.message_id, message_ids=message_ids, steps=[encode_step(step)]
-        )
+        self._records.append_input(turn_id, message_id=message.message_id, steps=[encode_step(step)])
 
     def recover(self) -> int:
         """Commit the turns of this deployment that wait on this node's disk; how many were decided.

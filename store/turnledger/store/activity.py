@@ -3,7 +3,15 @@
 from typing import Any
 
 from turnledger.store.errors import InvalidInput
-from turnledger.store.events import EventRow, EventType, Payload, event_row, register
+from turnledger.store.events import (
+    MESSAGE,
+    MESSAGE_HANDLED,
+    EventRow,
+    EventType,
+    Payload,
+    event_row,
+    register,
+)
 from turnledger.store.json_text import Text, encode_json
 
 UNTIMED = ""  # the time of an event that happens when it is recorded
@@ -64,6 +72,31 @@ TOOL_EXECUTION_ENDED = register(EventType("tool_execution_ended", ToolExecutionP
 CHILD_STARTED = register(EventType("child_started", ChildPayload))
 CHILD_ENDED = register(EventType("child_ended", ChildPayload))
 ROLLBACK = register(EventType("rollback", RollbackPayload))
+# What a turn may write while it runs: the rest says how turns begin and end, or is model history.
+RECORDABLE = (
+    MESSAGE,
+    MESSAGE_HANDLED,
+    MESSAGE_UPDATED,
+    MESSAGES_SUMMARIZED,
+    AUTHORIZATION_REQUESTED,
+    AUTHORIZATION_COMPLETED,
+    TOOL_EXECUTION_STARTED,
+    TOOL_EXECUTION_ENDED,
+)
+_RECORDABLE = frozenset(event_type.name for event_type in RECORDABLE)
+
+
+def check_recordable(row: EventRow) -> None:
+    """Refuse an event that a running turn may not write.
+
+    Raises:
+        InvalidInput: its type is not one of `RECORDABLE`, or it has no key to land once by.
+    """
+    if row.type not in _RECORDABLE:
+        allowed = ", ".join(sorted(_RECORDABLE))
+        raise InvalidInput(f"a turn records no event of type {row.type!r}; it may record {allowed}", where="type")
+    if not row.key:
+        raise InvalidInput(f"an event of type {row.type!r} needs an idempotency key: it lands once by it", where="key")
 
 
 def message_updated(message_id: str, *, state: dict[str, Any], update_id: str, now: str = UNTIMED) -> EventRow:

@@ -343,6 +343,24 @@ def read_event(row: Mapping[str, Any]) -> Event:
     )
 
 
+def check_row(row: EventRow) -> None:
+    """Refuse to write what this release could not read back.
+
+    Raises:
+        InvalidInput: the type or its version is not known, or the payload is not its type's; says where.
+    """
+    known = _TYPES.get(row.type)
+    if known is None or known.version != row.schema_version:
+        versions = "there is none" if known is None else f"its version is {known.version}"
+        raise InvalidInput(f"event type {row.type!r}, version {row.schema_version}: {versions}", where="type")
+    try:
+        known.payload.model_validate(decode_jsonb(decode_json(row.payload, where=row.type)))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, (row.type, *problem["loc"])))
+        raise InvalidInput(f"{place} cannot be written: {problem['msg']}", where=place) from None
+
+
 def _validated(event_type: EventType, payload: Any, *, seq: int) -> Payload:
     try:
         return event_type.payload.model_validate(payload)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from turnledger.store.database import statement
 from turnledger.store.errors import InvalidInput, StaleHistory
 from turnledger.store.events import EventRow, EventType, Payload, event_row, register, step_row
-from turnledger.store.identity import LedgerName
+from turnledger.store.identity import LedgerName, check_label
 from turnledger.store.json_text import Text, decode_json, encode_json
 from turnledger.store.ledger import Head, Run, advance_heads, find_runs, insert_events
 from turnledger.store.open_calls import OpenCalls
@@ -64,8 +64,11 @@ def check_replacement(replacement: Replacement) -> None:
     Calls that the covered steps leave open must be in the replacement, still open.
 
     Raises:
-        InvalidInput: names the call.
+        InvalidInput: names the call; or the model or profile has no name.
     """
+    check_label(replacement.model, where="model")
+    if replacement.profile is not None:
+        check_label(replacement.profile, where="profile")
     still_open = OpenCalls.of(decode_step(step) for step in replacement.covered).open
     calls = OpenCalls()
     calls.advance(calls.check(replacement.steps, allow_open=True, where="replacement"))

@@ -121,6 +121,17 @@ END $$;
 CREATE TRIGGER ledger_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_event
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_event_change();
 
+-- A child ledger's parent is set at its creation. No statement of ours names the column again, so this costs nothing.
+CREATE FUNCTION refuse_parent_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.parent_id IS DISTINCT FROM OLD.parent_id THEN
+        RAISE EXCEPTION 'the parent of ledger % can never change', OLD.ledger_id USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER ledger_parent_fixed BEFORE UPDATE OF parent_id ON ledger
+    FOR EACH ROW EXECUTE FUNCTION refuse_parent_change();
+
 -- Deletes all events of these runs, and is the only way for a worker's role to delete one: it takes events of runs alone
 -- that ended more than a day ago, the shortest retention there can be, whatever its caller names. It runs with the
 -- rights of the tables' owner, so its search path is pinned, temporary tables last.
