@@ -95,8 +95,10 @@ def _fitting(entry: Entry, wanted: Fitting) -> Literal["rewrite", "names", "none
 
 
 def usable_receipt(receipt: object) -> str | None:
-    """The receipt, or None for one that can name no message: the reply was delivered all the same."""
-    if receipt is None or (isinstance(receipt, str) and len(receipt) <= MESSAGE_ID_CHARACTERS):
+    """The receipt as text, or None for one that can name no message: the reply was delivered all the same."""
+    if isinstance(receipt, int) and not isinstance(receipt, bool):  # many vendors number their messages
+        return str(receipt)
+    if isinstance(receipt, str) and 1 <= len(receipt) <= MESSAGE_ID_CHARACTERS:
         return receipt
     return None
 

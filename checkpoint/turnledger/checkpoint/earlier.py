@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from turnledger.checkpoint.record import PendingTurn
-from turnledger.store import CorruptData, Entry
+from turnledger.store import CorruptData, Entry, InvalidInput
 from turnledger.store.block import Account, Layout, lay_out, render_layout
 from turnledger.store.entry import decode_entry
 from turnledger.store.fitting import with_names
@@ -70,7 +70,7 @@ def _stored(stored: StoredEntry) -> Entry | None:
 def _on_its_way(turn: PendingTurn) -> Entry | None:
     try:
         entry = with_names(decode_entry(turn.entry, ordinal=None))
-    except CorruptData as error:
+        return replace(entry, completed_at=time_text(turn.completed_at_ms))
+    except (CorruptData, InvalidInput) as error:
         log.warning("entry_unreadable", turn_id=turn.turn_id, where=error.where)
         return None
-    return replace(entry, completed_at=time_text(turn.completed_at_ms))

@@ -9,7 +9,7 @@ from turnledger.store import CorruptData
 from turnledger.store.commit import CompletedTurn
 from turnledger.store.entry import decode_entry, encode_entry
 from turnledger.store.errors import without_content
-from turnledger.store.events import decode_rows
+from turnledger.store.events import FAILURE_CODES, EventRow, decode_rows, is_known
 from turnledger.store.fitting import with_names
 from turnledger.store.times import time_text
 
@@ -47,15 +47,29 @@ def completed_turn(turn_id: str, *, fields: Mapping[str, str | None], steps: Seq
             entry_id=str(fields["entry_id"]),
             entry=fitted_entry(str(fields["entry"]), fitting=fields["fitting"]),
             decision=fields["decision"] or None,
-            failure=fields["failure"] or None,
+            failure=_known(fields["failure"]),
             steps=_kept(steps, number=int(fields["kept_steps"] or 0)),
-            before=decode_rows(fields["before"]),
-            events=decode_rows(fields["events"]),
+            before=_readable(decode_rows(fields["before"])),
+            events=_readable(decode_rows(fields["events"])),
             unannounced=bool(fields["before"]) and Cursor.decode(str(fields["cursor"])).ledger_id is None,
         )
     except (ValueError, TypeError, CorruptData) as error:
         reason = without_content(error)
         raise CorruptData(f"the record of turn {turn_id} cannot be read: {reason}", where=turn_id) from None
+
+
+def _readable(rows: tuple[EventRow, ...]) -> tuple[EventRow, ...]:
+    """The rows, whose types this release could read back: an unknown one would stop every replay of the ledger."""
+    for row in rows:
+        if not is_known(row.type, row.schema_version):
+            raise CorruptData(f"it brings an event of type {row.type!r}, version {row.schema_version}, not known here")
+    return rows
+
+
+def _known(failure: str | None) -> str | None:
+    if failure and failure not in FAILURE_CODES:
+        raise CorruptData(f"its failure code {failure!r} is not known")
+    return failure or None
 
 
 def _kept(steps: Sequence[str], *, number: int) -> tuple[str, ...]:

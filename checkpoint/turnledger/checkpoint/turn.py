@@ -290,7 +290,7 @@ class Turn:
 
     def deliver(
         self,
-        send: Callable[[], str | None],
+        send: Callable[[], str | int | None],
         *,
         reply: str,
         steps: Sequence[Step] = (),
@@ -357,6 +357,7 @@ class Turn:
             InvalidInput: the code is not known.
             StaleTurn, TurnEnded, NotPersisted: as `complete`.
         """
+        check_failure(self._record, code=code, failure_id=None)
         account = Account(reply=Undelivered(""), decision="failed", failure=code)
         return self._complete_once(account, ())
 
@@ -580,7 +581,7 @@ class Turn:
 
     def _usable_receipt(self, receipt: object) -> str | None:
         usable = usable_receipt(receipt)
-        if usable is not receipt:
+        if usable is None and receipt is not None:
             log.warning("receipt_not_usable", **self._names, type=type(receipt).__name__)
         return usable
 

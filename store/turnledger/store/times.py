@@ -17,13 +17,21 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 def time_text(moment: datetime | int) -> str:
     """The text of an aware datetime, or of milliseconds since 1970 (UTC). Microseconds are cut off.
 
-    Raises InvalidInput for a datetime without time zone, which would mean another time elsewhere.
+    Raises InvalidInput for a datetime without time zone, which would mean another time elsewhere, and for milliseconds
+    outside of the years 1 to 9999.
     """
     if isinstance(moment, int):
-        moment = _EPOCH + timedelta(milliseconds=moment)
+        moment = _moment(moment)
     if moment.utcoffset() is None:
         raise InvalidInput("the time has no time zone; give an aware datetime", where="time")
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _moment(since_1970_ms: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=since_1970_ms)
+    except OverflowError:
+        raise InvalidInput("the time is outside of the years 1 to 9999", where="time") from None
 
 
 def milliseconds(moment: datetime) -> int:

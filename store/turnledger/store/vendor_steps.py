@@ -1,13 +1,15 @@
-"""Steps from the message formats of OpenAI (chat) and Anthropic."""
+"""Steps from the message formats of OpenAI (chat and Responses) and Anthropic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from turnledger.store.errors import InvalidInput
-from turnledger.store.json_text import decode_json, encode_json
+from turnledger.store.json_text import encode_json
+from turnledger.store.openai_responses import Parts, is_response, response_parts
 from turnledger.store.steps import Answer, Call, Kind, Step, Usage
+from turnledger.store.vendor_forms import arguments_text, blocks, items, joined_text, mapping, text_member, tokens
 
 
 def openai_step(
@@ -27,22 +29,28 @@ def openai_step(
     given. ``kinds`` says by tool name which tools read. A message of role ``tool`` answers its call
     with success, or with ``error`` when that is given: the text of its output is never judged.
 
+    Of the Responses format an item is a step too, and so is a whole response, whose content is the list of its items.
+
     Raises:
         InvalidInput: no dict, no role, a call without id or name, content that is not JSON; names the path.
     """
-    response = _mapping(message, where=where)
-    message = response["choices"][0]["message"] if "choices" in response else response
-    role = _text(message, "role", where=where)
+    response = mapping(message, where=where)
+    if is_response(response):
+        parts = response_parts(response, kinds=kinds or {}, error=error, where=where)
+    else:
+        parts = _chat_parts(response, kinds=kinds or {}, error=error, where=where)
+    if error is not None and not parts.answers:
+        raise InvalidInput(f"{where}: error is given, but the message answers no call", where=where)
     return Step.of(
-        role=role,
-        content=message,
-        calls=_openai_calls(message, kinds=kinds or {}, where=where),
-        answers=_openai_answers(message, error=error, where=where),
+        role=parts.role,
+        content=parts.content,
+        calls=parts.calls,
+        answers=parts.answers,
         backend=backend,
         model=model or response.get("model"),
         tools_digest=tools_digest,
-        usage=usage or _openai_usage(response.get("usage")),
-        text=_joined_text(message.get("content")) if role == "assistant" else None,
+        usage=usage or parts.usage,
+        text=parts.text if parts.role == "assistant" else None,
         where=where,
     )
 
@@ -65,8 +73,8 @@ def anthropic_step(
     Raises:
         InvalidInput: as `openai_step`.
     """
-    content = _mapping(message, where=where).get("content")
-    role = _text(message, "role", where=where)
+    content = mapping(message, where=where).get("content")
+    role = text_member(message, "role", where=where)
     return Step.of(
         role=role,
         content=message,
@@ -75,56 +83,72 @@ def anthropic_step(
         backend=backend,
         model=model or message.get("model"),
         tools_digest=tools_digest,
-        usage=usage or _anthropic_usage(message.get("usage")),
-        text=_joined_text(content) if role == "assistant" else None,
+        usage=usage or _anthropic_usage(message.get("usage"), where=f"{where}.usage"),
+        text=joined_text(content) if role == "assistant" else None,
         where=where,
     )
 
 
+def _chat_parts(response: Mapping[str, Any], *, kinds: Mapping[str, Kind], error: str | None, where: str) -> Parts:
+    message = _chosen(response, where=where) if "choices" in response else response
+    return Parts(
+        role=text_member(message, "role", where=where),
+        content=message,
+        calls=_openai_calls(message, kinds=kinds, where=where),
+        answers=_openai_answers(message, error=error, where=where),
+        text=joined_text(message.get("content")),
+        usage=_openai_usage(response.get("usage"), where=f"{where}.usage"),
+    )
+
+
+def _chosen(completion: Mapping[str, Any], *, where: str) -> Mapping[str, Any]:
+    for place, choice in items(completion["choices"], where=f"{where}.choices"):
+        return mapping(choice.get("message"), where=f"{place}.message")
+    raise InvalidInput(f"{where}.choices is empty; the completion holds no message", where=f"{where}.choices")
+
+
 def _openai_calls(message: Mapping[str, Any], *, kinds: Mapping[str, Kind], where: str) -> list[Call]:
     calls = []
-    for index, made in enumerate(message.get("tool_calls") or ()):
-        place = f"{where}.tool_calls[{index}]"
+    for place, made in items(message.get("tool_calls"), where=f"{where}.tool_calls"):
         # A custom tool takes free text where a function takes arguments.
         custom = made.get("custom")
-        function = made.get("function") or {}
-        name = _text(custom or function, "name", where=place)
-        arguments = encode_json(custom.get("input")) if custom else _arguments_text(function.get("arguments"))
-        calls.append(Call(_text(made, "id", where=place), name, arguments, kinds.get(name)))
+        function = mapping(custom or made.get("function") or {}, where=f"{place}.function")
+        name = text_member(function, "name", where=place)
+        arguments = encode_json(function.get("input")) if custom else arguments_text(function.get("arguments"))
+        calls.append(Call(text_member(made, "id", where=place), name, arguments, kinds.get(name)))
     return calls
 
 
 def _openai_answers(message: Mapping[str, Any], *, error: str | None, where: str) -> tuple[Answer, ...]:
-    if message["role"] == "tool":
-        call_id = _text(message, "tool_call_id", where=where)
-        return (Answer(call_id) if error is None else Answer(call_id, "error", error),)
-    if error is not None:
-        raise InvalidInput(f"{where}: error is given, but the message answers no call", where=where)
-    return ()
+    if message["role"] != "tool":
+        return ()
+    call_id = text_member(message, "tool_call_id", where=where)
+    return (Answer(call_id) if error is None else Answer(call_id, "error", error),)
 
 
-def _openai_usage(usage: Mapping[str, Any] | None) -> Usage | None:
+def _openai_usage(usage: object, *, where: str) -> Usage | None:
     if not usage:
         return None
-    details = usage.get("prompt_tokens_details") or {}
-    read = usage.get("prompt_tokens") or 0
-    return Usage(read, usage.get("completion_tokens") or 0, details.get("cached_tokens") or 0)
+    counts = mapping(usage, where=where)
+    details = mapping(counts.get("prompt_tokens_details") or {}, where=f"{where}.prompt_tokens_details")
+    read, written = (tokens(counts, name, where=where) for name in ("prompt_tokens", "completion_tokens"))
+    return Usage(read, written, tokens(details, "cached_tokens", where=f"{where}.prompt_tokens_details"))
 
 
 def _anthropic_calls(content: Any, *, kinds: Mapping[str, Kind], where: str) -> list[Call]:
     calls = []
-    for index, block in _blocks(content, kind="tool_use"):
+    for index, block in blocks(content, kind="tool_use"):
         place = f"{where}.content[{index}]"
-        name = _text(block, "name", where=place)
+        name = text_member(block, "name", where=place)
         arguments = encode_json(block.get("input") or {}, where=f"{place}.input")
-        calls.append(Call(_text(block, "id", where=place), name, arguments, kinds.get(name)))
+        calls.append(Call(text_member(block, "id", where=place), name, arguments, kinds.get(name)))
     return calls
 
 
 def _anthropic_answers(content: Any, *, where: str) -> list[Answer]:
     answers = []
-    for index, block in _blocks(content, kind="tool_result"):
-        call_id = _text(block, "tool_use_id", where=f"{where}.content[{index}]")
+    for index, block in blocks(content, kind="tool_result"):
+        call_id = text_member(block, "tool_use_id", where=f"{where}.content[{index}]")
         error = _anthropic_error(block)
         answers.append(Answer(call_id) if error is None else Answer(call_id, "error", error))
     return answers
@@ -134,57 +158,16 @@ def _anthropic_error(block: Mapping[str, Any]) -> str | None:
     """Tools flag an error by ``is_error``, server tools by the type of their content."""
     content = block.get("content")
     if block.get("is_error"):
-        return _joined_text(content) or ""
+        return joined_text(content) or ""
     if isinstance(content, Mapping) and str(content.get("type")).endswith("_error"):
         return str(content.get("error_code") or "")
     return None
 
 
-def _anthropic_usage(usage: Mapping[str, Any] | None) -> Usage | None:
+def _anthropic_usage(usage: object, *, where: str) -> Usage | None:
     if not usage:
         return None
-    cached = usage.get("cache_read_input_tokens") or 0
-    fresh = (usage.get("input_tokens") or 0) + (usage.get("cache_creation_input_tokens") or 0)
-    return Usage(fresh + cached, usage.get("output_tokens") or 0, cached)
-
-
-def _arguments_text(arguments: Any) -> str:
-    """The arguments as JSON text, as the model wrote them, or as a JSON string when they are not JSON."""
-    if not isinstance(arguments, str):
-        return encode_json(arguments or {}, where="arguments")
-    if not arguments.strip():
-        return "{}"
-    try:
-        decode_json(arguments)
-    except InvalidInput:
-        return encode_json(arguments)
-    return arguments
-
-
-def _blocks(content: Any, *, kind: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The blocks of a kind with their places; a server tool's kind has a prefix (``mcp_tool_use``)."""
-    for index, block in enumerate(content if isinstance(content, (list, tuple)) else ()):
-        if isinstance(block, Mapping) and str(block.get("type")).endswith(kind):
-            yield index, block
-
-
-def _joined_text(content: Any) -> str | None:
-    """The plain text of a message's content: a string, or the text parts of a list."""
-    if isinstance(content, str):
-        return content or None
-    texts = [block.get("text") for _, block in _blocks(content, kind="text")]
-    return "".join(text for text in texts if isinstance(text, str)) or None
-
-
-def _mapping(message: object, *, where: str) -> Mapping[str, Any]:
-    if isinstance(message, Mapping):
-        return message
-    kind = type(message).__name__
-    raise InvalidInput(f"{where} must be a dict, not {kind}; use the client's model_dump()", where=where)
-
-
-def _text(record: Mapping[str, Any], name: str, *, where: str) -> str:
-    value = record.get(name)
-    if isinstance(value, str) and value:
-        return value
-    raise InvalidInput(f"{where}.{name} is missing or empty; it must be text", where=f"{where}.{name}")
+    counts = mapping(usage, where=where)
+    cached = tokens(counts, "cache_read_input_tokens", where=where)
+    fresh = tokens(counts, "input_tokens", where=where) + tokens(counts, "cache_creation_input_tokens", where=where)
+    return Usage(fresh + cached, tokens(counts, "output_tokens", where=where), cached)

@@ -324,11 +324,11 @@ _MISSING = (
     _quiet(Do.PLACE, "RC-12", pending=_IN_PENDING, sql=(Sql.DONE, *_BY_ANOTHER, Sql.GONE)),
     _reported(Do.LOSE, "RC-12", "persistence_failed", pending=_IN_PENDING),
     _reported(Do.PLACE, "RC-14", "rejected_turn_lost", rejected=Rejected.LISTED, sql=(*_UNDECIDED, Sql.ADVANCED)),
+    _SESSION_LOST,  # before what is put right besides: a dry run names one action a turn
     *_astray("RC-14"),
-    _SESSION_LOST,
     _quiet(Do.NOTHING, "RC-13"),
 )
-_QUARANTINED = (*_misplaced("RC-11"), _SESSION_LOST, _quiet(Do.NOTHING, "RC-11"))
+_QUARANTINED = (_SESSION_LOST, *_misplaced("RC-11"), _quiet(Do.NOTHING, "RC-11"))
 
 RULES: Mapping[RecordState, tuple[Rule, ...]] = {
     RecordState.MISSING: _MISSING,
