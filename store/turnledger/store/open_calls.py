@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from turnledger.store.errors import InvalidInput
-from turnledger.store.steps import Step
+from turnledger.store.steps import Step, check_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class OpenCalls:
 
         Raises InvalidInput naming step and call for a call id that still waits for an answer, for an
         answer to a call that was never made or is answered already, and, unless ``allow_open``, for a
-        call left unanswered, and for what is no Step.
+        call left unanswered, and for what is no Step, or no sound one.
         """
         batch = _Batch(self)
         for index, step in enumerate(steps):
-            _check_step(step, f"{where}[{index}]")
+            check_step(step, where=f"{where}[{index}]")
             for call in step.calls:
                 if problem := batch.make(call.id):
                     raise _refusal(f"{where}[{index}]", f"makes call {call.id!r}, which {problem}")
@@ -102,11 +102,6 @@ class _Batch:
 
     def _was_open(self, call_id: str) -> bool:
         return call_id in self._before.open and call_id not in self.closed
-
-
-def _check_step(step: object, where: str) -> None:
-    if not isinstance(step, Step):
-        raise _refusal(where, f"must be a Step, not {type(step).__name__}")
 
 
 def _refusal(where: str, problem: str) -> InvalidInput:

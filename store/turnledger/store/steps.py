@@ -134,6 +134,25 @@ class Step:
         return decode_json(self.content, where="content")
 
 
+def check_step(step: object, *, where: str) -> None:
+    """Refuse a step that could be saved, and then neither completed nor read back.
+
+    Raises:
+        InvalidInput: it is no Step, or what stands beside its content has not the types of one; names the place.
+    """
+    if not isinstance(step, Step):
+        raise InvalidInput(f"{where} must be a Step, not {type(step).__name__}", where=where)
+    _check_role(step.role, where)
+    _check_texts(where, content=step.content)
+    _check_texts(where, are_optional=True, backend=step.backend, model=step.model, tools_digest=step.tools_digest)
+    if step.usage is not None:
+        _check_usage(step.usage, where=f"{where}.usage")
+    for index, call in enumerate(step.calls):
+        _check_call(call, where=f"{where}.calls[{index}]")
+    for index, answer in enumerate(step.answers):
+        _check_answer(answer, where=f"{where}.answers[{index}]")
+
+
 def encode_step(step: Step) -> str:
     """The wire form, valid as UTF-8. ``decode_step`` undoes it."""
     arguments = encode_json([call.arguments for call in step.calls]) if step.calls else "[]"
@@ -251,6 +270,40 @@ def _step(payload: Any, *, arguments: list[str], content: str) -> Step:
 
 def _reason(error: Exception) -> str:
     return f"member {error} is missing" if isinstance(error, KeyError) else without_content(error)
+
+
+def _check_usage(usage: object, *, where: str) -> None:
+    if not isinstance(usage, Usage):
+        raise InvalidInput(f"{where} must be a Usage, not {type(usage).__name__}", where=where)
+    for name, number in _usage_payload(usage).items():
+        if type(number) is not int:
+            raise InvalidInput(f"{where}.{name} must be a whole number, not {number!r}", where=f"{where}.{name}")
+
+
+def _check_call(call: object, *, where: str) -> None:
+    if not isinstance(call, Call):
+        raise InvalidInput(f"{where} must be a Call, not {type(call).__name__}", where=where)
+    _check_texts(where, id=call.id, name=call.name, arguments=call.arguments)
+    _check_one_of(call.kind, (None, *KINDS), where=f"{where}.kind")
+
+
+def _check_answer(answer: object, *, where: str) -> None:
+    if not isinstance(answer, Answer):
+        raise InvalidInput(f"{where} must be an Answer, not {type(answer).__name__}", where=where)
+    _check_texts(where, call_id=answer.call_id)
+    _check_texts(where, are_optional=True, error=answer.error)
+    _check_one_of(answer.outcome, OUTCOMES, where=f"{where}.outcome")
+
+
+def _check_texts(where: str, *, are_optional: bool = False, **texts: object) -> None:
+    for name, value in texts.items():
+        if not isinstance(value, str) and not (are_optional and value is None):
+            raise InvalidInput(f"{where}.{name} must be text, not {type(value).__name__}", where=f"{where}.{name}")
+
+
+def _check_one_of(value: object, known: tuple[object, ...], *, where: str) -> None:
+    if value not in known:
+        raise InvalidInput(f"{where} is {value!r}; it is one of {', '.join(map(str, known))}", where=where)
 
 
 def _check_role(role: object, where: str) -> None:
