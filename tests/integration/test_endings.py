@@ -220,6 +220,8 @@ def test_an_unknown_failure_code_is_refused(stores: Stores, node: Turns) -> None
     turn = begin(node)
     with pytest.raises(InvalidInput, match=r"'oops'.*agent_run_failed"):
         turn.fail("oops")
+    with pytest.raises(InvalidInput, match=r"'oops'.*agent_run_failed"):
+        turn.stop("oops")
     assert stores.state(turn.turn_id) == "running"
     assert stores.types(turn.turn_id) == ["turn_started"]
 

@@ -376,3 +376,22 @@ def test_a_start_goes_on_whatever_is_in_the_spool(stores: Stores, tmp_path: Path
     (tmp_path / f"t1.1{home}.turn.json").mkdir()
     turn = begin(stores.node(spool_folder=tmp_path))
     assert (turn.checkpoint_error, turn.history_error) == (None, None)
+
+
+def test_an_entry_that_is_too_large_for_redis_goes_by_the_disk(stores: Stores) -> None:
+    """Here of more than 2,000 bytes instead of 64 MiB; the next start commits it, once (CK-13, EN-8, FL-4)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turnledger.checkpoint.submission.MAX_ENTRY_BYTES", 2_000)
+        node = stores.node()
+        turn = begin(node, work_key="k")
+        turn.complete(reply=Replied("x" * 1_000))
+        assert turn.spooled is None
+        large = begin(node, work_key="large")
+        large.complete(reply=Replied("é" * 1_000), steps=[assistant("é")])
+        assert large.spooled is not None
+        assert large.spooled.exists()
+        assert stores.state(large.turn_id) == "running"
+        begin(node)
+    only_once(stores, turn, large)
+    assert not large.spooled.exists()
+    assert stores.entries()[1]["reply"]["text"] == "é" * 1_000

@@ -1,13 +1,23 @@
 """Parked turns: what comes in for them, what the log follows, and how often they may be taken up."""
 
+from typing import Any
+
 import pytest
 
 from tests.proxy import DropReply, Proxy
-from tests.stores import Stores, assistant, begin, calling, user
-from turnledger.checkpoint import AlreadyRunning, CheckpointUnavailable, StaleTurn, TurnEnded, Turns
+from tests.stores import Stores, assistant, begin, calling, contents, result, user
+from turnledger.checkpoint import (
+    AlreadyRunning,
+    CheckpointUnavailable,
+    OversizedPayload,
+    StaleTurn,
+    TurnEnded,
+    Turns,
+)
 from turnledger.checkpoint.errors import SliceLimit
-from turnledger.store import Message, Replied
+from turnledger.store import InvalidInput, Message, Replied, Step
 from turnledger.store.activity import message_updated, tool_ended, tool_started
+from turnledger.store.events import EventRow
 
 
 def test_input_for_a_parked_turn_comes_once_with_its_resume(stores: Stores, node: Turns) -> None:
@@ -125,3 +135,91 @@ def test_a_turn_that_is_taken_up_too_often_is_ended(stores: Stores) -> None:
     with pytest.raises(Exception, match=r"work is done|has ended"):
         node.resume(turn.turn_id)
     begin(node, work_key="k")
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        (calling("c9"), "no input"),
+        (assistant("I know"), "no input"),
+        (result("c7"), "never made"),
+        (user("x" * 1_000), "at most 600"),
+    ],
+    ids=["a call", "an answer of the model", "a result of no call", "too much"],
+)
+def test_what_is_no_input_is_refused_before_anything_is_written(stores: Stores, step: Step, problem: str) -> None:
+    """The turn could not go on with it, or Redis is spared it (CK-12, CK-4, CK-13)."""
+    node = stores.node(save_bytes=600)
+    turn = begin(node)
+    turn.park(reason="waiting", steps=[user("Hello")])
+    with pytest.raises((InvalidInput, OversizedPayload), match=problem):
+        node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=step)
+    assert stores.texts() == []
+    assert contents(stores.node().resume(turn.turn_id).steps) == contents([user("Hello")])
+
+
+def test_the_result_of_an_open_call_may_come_in_twice(stores: Stores, node: Turns) -> None:
+    """It answers the call once (CK-12)."""
+    turn = begin(node)
+    turn.park(reason="authorization", steps=[user("Hello"), calling("c1")])
+    for _ in range(2):
+        node.append_input(turn.turn_id, message=Message("m-2", "Granted"), step=result("c1"))
+    assert len(stores.node().resume(turn.turn_id).steps) == 3
+
+
+def test_inputs_that_two_nodes_bring_at_once_are_both_handled(stores: Stores, node: Turns) -> None:
+    """Neither forgets the other's, however they came between each other (CK-12, ST-7)."""
+    turn = begin(node, messages=[Message("m-1", "Hello")])
+    turn.park(reason="waiting")
+    other = stores.node()
+    bring = node._records.append_input
+
+    def between(turn_id: str, **given: Any) -> None:
+        other.append_input(turn.turn_id, message=Message('m-"3"', "Faster"), step=user("Faster"))
+        bring(turn_id, **given)
+
+    node._records.append_input = between  # type: ignore[method-assign]  # the moment between its look and its write
+    node.append_input(turn.turn_id, message=Message("m-2", "Hurry"), step=user("Hurry"))
+    stores.node().resume(turn.turn_id).complete(reply=Replied("Done"))
+    stores.drain()
+    handled = [event.payload.message_id for event in stores.events() if event.type == "message_handled"]
+    assert handled == ["m-1", 'm-"3"', "m-2"]
+
+
+def _row(event_type: str, payload: str, *, key: str | None = "k", version: int = 1) -> EventRow:
+    return EventRow(event_type, version, key, payload, None, None, "")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        _row("rollback", '{"to_seq":0}'),
+        _row("turn_completed", '{"entry_id":"e","ordinal":7}'),
+        _row("turn_failed", '{"code":"agent_run_failed"}'),
+        _row("agent_step", '{"role":"user"}'),
+        _row("compaction", "{}"),
+        _row("no_such_type", "{}"),
+        _row("message_handled", '{"message_id":"m"}', version=2),
+        _row("message_handled", '{"message_id":"m","more":1}'),
+        _row("message_handled", "{"),
+        _row("message_handled", '{"message_id":"m"}', key=None),
+    ],
+    ids=str,
+)
+def test_what_a_turn_may_not_record_is_refused(stores: Stores, node: Turns, row: EventRow) -> None:
+    """Writes are strict, and terminals and replacements are written by those who decide them (EV-1, EV-6, EV-7)."""
+    turn = begin(node)
+    with pytest.raises(InvalidInput):
+        turn.record(tool_started(turn.turn_id, call_id="c1", name="look"), row)
+    assert stores.types(turn.turn_id) == ["turn_started"]
+
+
+def test_a_holder_that_was_taken_over_records_nothing(stores: Stores, node: Turns) -> None:
+    """Nor does a park that another node was quicker than lose its place in the log (CK-2, EV-12)."""
+    turn = begin(node)
+    turn.park(reason="waiting")
+    stores.node().resume(turn.turn_id)
+    with pytest.raises(StaleTurn):
+        turn.record(tool_started(turn.turn_id, call_id="c1", name="look"))
+    turn.note_authorization("requested")
+    assert stores.types(turn.turn_id) == ["turn_started", "authorization_requested"]

@@ -2,6 +2,7 @@
 
 import threading
 
+import psycopg
 import pytest
 
 from tests.stores import LEAD, Stores, assistant, begin, calling, result, user
@@ -217,6 +218,23 @@ def test_another_agent_gets_a_child_ledger(stores: Stores, node: Turns) -> None:
     assert stores.events(helper) == before
     with pytest.raises(InvalidInput, match="no child"):
         turn.end_child(helper, outcome="done")
+    for conversation in (child.conversation, LEAD.conversation):
+        with pytest.raises(psycopg.errors.RestrictViolation, match="never change"):
+            stores.execute("UPDATE ledger SET parent_id = ledger_id WHERE conversation_key = %s", conversation)
+
+
+def test_a_replacement_says_which_model_it_is_for(stores: Stores, node: Turns) -> None:
+    """And a handoff to which profile (HV-5, HV-7)."""
+    turn = begin(node)
+    history = turn.history_to_replace()
+    for model, profile in (("", "reasoner"), ("m-2", "")):
+        with pytest.raises(InvalidInput, match="printable"):
+            turn.hand_off(history, steps=[user("so far")], model=model, profile=profile)
+    with pytest.raises(InvalidInput, match="model"):
+        turn.compact(history, steps=[user("so far")], model="")
+    with pytest.raises(InvalidInput, match="model"):
+        turn.open_child("helper", steps=[user("go")], model="")
+    assert stores.types(turn.turn_id) == ["turn_started"]
 
 
 def test_a_child_is_not_opened_while_a_sibling_call_is_open(stores: Stores, node: Turns) -> None:

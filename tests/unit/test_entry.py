@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnledger.store.entry import (
-    MAX_ENTRY_BYTES,
     CallRecord,
     Entry,
     NoReplyOwed,
@@ -17,7 +16,6 @@ from turnledger.store.entry import (
     Reply,
     Undelivered,
     calls_of,
-    check_entry_size,
     decode_entry,
     encode_entry,
 )
@@ -249,13 +247,6 @@ def test_arguments_that_json_cannot_hold_are_refused_by_path() -> None:
     """NaN in a call's arguments is refused with its path (EN-8)."""
     with pytest.raises(InvalidInput, match=r"entry\.calls\[0\]\.arguments\.amount is nan"):
         encode_entry(replace(MINIMAL, calls=(CallRecord("pay", {"amount": float("nan")}),)))
-
-
-def test_an_entry_may_have_64_mib() -> None:
-    """The limit is 64 MiB in all, in bytes (EN-8)."""
-    assert check_entry_size("é" * (MAX_ENTRY_BYTES // 2)) == MAX_ENTRY_BYTES
-    with pytest.raises(InvalidInput, match="67108865 bytes"):
-        check_entry_size("x" * (MAX_ENTRY_BYTES + 1))
 
 
 def test_members_of_a_later_version_are_ignored() -> None:

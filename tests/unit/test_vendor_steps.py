@@ -203,3 +203,74 @@ def _turns(steps: list[Step]) -> list[list[Step]]:
             turns.append([])
         turns[-1].append(step)
     return turns
+
+
+FUNCTION_CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "search", "arguments": '{"q": 1.0}'}
+
+
+@pytest.mark.parametrize(
+    ("item", "calls", "answers"),
+    [
+        (FUNCTION_CALL, (Call("c1", "search", '{"q": 1.0}', "read"),), ()),
+        ({"type": "custom_tool_call", "call_id": "c2", "name": "sql", "input": "SELECT 1"},
+         (Call("c2", "sql", '"SELECT 1"'),), ()),
+        ({"type": "local_shell_call", "id": "l1", "call_id": "c3", "action": {"command": ["ls"]}},
+         (Call("c3", "local_shell", '{"command":["ls"]}'),), ()),
+        ({"type": "web_search_call", "id": "w1", "status": "completed", "action": {"query": "x"}},
+         (Call("w1", "web_search", '{"query":"x"}'),), (Answer("w1"),)),
+        ({"type": "mcp_call", "id": "m1", "name": "look", "arguments": "{}", "error": "no such page"},
+         (Call("m1", "look"),), (Answer("m1", "error", "no such page"),)),
+        ({"type": "file_search_call", "id": "f1", "status": "failed", "queries": ["x"]},
+         (Call("f1", "file_search", '["x"]'),), (Answer("f1", "error", ""),)),
+        ({"type": "reasoning", "id": "r1", "summary": []}, (), ()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_items_of_the_responses_format(
+    item: dict[str, Any], calls: tuple[Call, ...], answers: tuple[Answer, ...]
+) -> None:
+    """A call with a call_id waits for its output; what the vendor ran is answered (CK-4)."""
+    step = openai_step(item, kinds={"search": "read"})
+    assert (step.role, step.value, step.calls, step.answers) == ("assistant", item, calls, answers)
+
+
+def test_outputs_of_the_responses_format() -> None:
+    """They answer, with the runner's word on success (CK-4, EN-4)."""
+    for kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
+        item = {"type": kind, "call_id": "c1", "output": "error: none"}
+        assert (openai_step(item).role, openai_step(item).answers) == ("tool", (Answer("c1"),))
+        assert openai_step(item, error="broke").answers == (Answer("c1", "error", "broke"),)
+
+
+def test_a_whole_response() -> None:
+    """Its items are the content; several calls, the text, model and usage come from it (CK-4)."""
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hm"}]}
+    output = [{"type": "reasoning", "id": "r1", "summary": []}, said, FUNCTION_CALL, {**FUNCTION_CALL, "call_id": "c2"}]
+    usage = {"input_tokens": 9, "output_tokens": 4, "input_tokens_details": {"cached_tokens": 5}}
+    step = openai_step({"object": "response", "model": "gpt-5", "output": output, "usage": usage})
+    assert step.value == output
+    assert [call.id for call in step.calls] == ["c1", "c2"]
+    assert (step.role, step.model, step.text, step.usage) == ("assistant", "gpt-5", "Hm", Usage(9, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        ({"choices": []}, "step.choices"),
+        ({"choices": None}, "step.choices"),
+        ({"choices": [{"message": None}]}, "step.choices[0].message"),
+        ({"role": "assistant", "tool_calls": ["x"]}, "step.tool_calls[0]"),
+        ({"role": "assistant", "tool_calls": {"id": "x"}}, "step.tool_calls"),
+        ({"role": "assistant", "tool_calls": [{"id": "c", "function": "f"}]}, "step.tool_calls[0].function"),
+        ({"role": "assistant", "usage": 5}, "step.usage"),
+        ({"role": "assistant", "usage": {"prompt_tokens": "5"}}, "step.usage.prompt_tokens"),
+        ({"type": "function_call", "name": "f", "call_id": ""}, "step.call_id"),
+        ({"object": "response", "output": ["x"]}, "step.output[0]"),
+    ],
+    ids=str,
+)
+def test_what_has_not_the_shape_of_its_format_is_refused_by_its_place(message: dict[str, Any], where: str) -> None:
+    """Whatever a proxy of the vendor sends (CK-4)."""
+    with pytest.raises(InvalidInput) as refused:
+        openai_step(message)
+    assert refused.value.where == where

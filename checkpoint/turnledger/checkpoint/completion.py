@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from turnledger.checkpoint.turn_steps import byte_size
 from turnledger.store import CallRecord, Entry, InvalidInput, Message, Replied, Step, Undelivered
-from turnledger.store.entry import Reply, calls_of, check_entry_size, encode_entry
+from turnledger.store.entry import Reply, calls_of, encode_entry
 from turnledger.store.events import (
     AT_COMPLETION,
     MESSAGE_ID_CHARACTERS,
@@ -61,7 +62,7 @@ def draft_completion(
     """Build entry and events of a completed turn; `rewriting` is whether this deployment has a rewriter.
 
     Raises:
-        InvalidInput: a field is refused, or the entry is over 64 MiB.
+        InvalidInput: a field is refused.
     """
     if account.fitting not in FITTINGS:
         raise InvalidInput(f"fitting is {account.fitting!r}; it is rewrite or names", where="fitting")
@@ -80,7 +81,7 @@ def draft_completion(
     text = encode_entry(entry)
     fields: dict[str, str | int] = {
         "entry": text,
-        "entry_bytes": check_entry_size(text),
+        "entry_bytes": byte_size(text),
         "fitting": _fitting(entry, account.fitting if rewriting == "on" else "names"),
         "decision": account.decision or "",
         "failure": account.failure or "",

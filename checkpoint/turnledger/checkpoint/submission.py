@@ -17,6 +17,7 @@ from turnledger.checkpoint.session import Session
 from turnledger.checkpoint.turn_steps import byte_size
 from turnledger.store import Database, Step, StoreBusy, StoreUnavailable, TurnledgerError
 from turnledger.store.commit import CompletedTurn
+from turnledger.store.entry import MAX_ENTRY_BYTES
 from turnledger.store.events import AT_COMPLETION, decode_rows
 from turnledger.store.ledger import Answered, find_answered, read_head
 from turnledger.store.logs import get_logger
@@ -66,7 +67,7 @@ class Submission:
         steps: Sequence[Step],
         wire: Sequence[str],
     ) -> None:
-        """Raises InvalidInput when a field of the account is refused, or the entry is over 64 MiB."""
+        """Raises InvalidInput when a field of the account is refused."""
         self._services = services
         self._record = record
         self._session = session
@@ -77,12 +78,17 @@ class Submission:
     def send(self) -> Submitted:
         """Queue the turn; where Redis does not take it, commit it directly, or put it on disk.
 
+        An entry of more than 64 MiB is put on disk at once, for the next start or `recover`.
+
         Raises:
             CompletionConflict, StaleTurn, TurnEnded: nothing was written.
             NotPersisted: no store and no disk took it.
         """
         if not self._record.recorded:
             return self._end_unrecorded()
+        if (size := int(self._draft.fields["entry_bytes"])) > MAX_ENTRY_BYTES:
+            log.error("entry_too_large_for_redis", **self._names, bytes=size, most=MAX_ENTRY_BYTES)
+            return self.commit_directly(owned=False)
         if self._services.leases.redis_is_crowded:
             return self.commit_directly(owned=self._session.owns_surely())
         try:

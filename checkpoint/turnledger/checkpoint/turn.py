@@ -278,7 +278,7 @@ class Turn:
 
         Repeated with the same content it gives the first answer. Where another run of the work key was first,
         its ids are returned and this run adds nothing. When Redis cannot take the turn it is committed directly,
-        or put on this node's disk (`spooled`).
+        or put on this node's disk (`spooled`), as is a turn whose entry is over 64 MiB.
 
         Raises:
             InvalidInput, OversizedPayload: a field is refused; nothing was written.

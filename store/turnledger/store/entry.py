@@ -1,7 +1,7 @@
 """The entry: the structured account of one completed turn, shown to later turns.
 
 Every text is kept verbatim at any length: any Python str, NUL and lone surrogates included. A field
-that is None is absent, also from the stored JSON. An entry as a whole may take 64 MiB.
+that is None is absent, also from the stored JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnledger.store.json_text import decode_json, encode_json
 from turnledger.store.steps import KINDS, OUTCOMES, Answer, Call, Kind, Outcome, Step
 from turnledger.store.times import check_time
 
-MAX_ENTRY_BYTES = 64 * 1024 * 1024
+MAX_ENTRY_BYTES = 64 * 1024 * 1024  # that Redis is given; a larger entry goes by the disk
 
 _DECISION = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _TEXTS = ("triggered_by", "set_out_to", "reviewer", "outcome", "blocked_on")
@@ -176,14 +176,6 @@ def encode_entry(entry: Entry) -> str:
     if entry.decision is not None:
         record["decision"] = entry.decision
     return encode_json(record, where="entry")
-
-
-def check_entry_size(entry_text: str) -> int:
-    """The size in UTF-8 bytes. Raises InvalidInput when it is over 64 MiB."""
-    size = len(entry_text.encode())
-    if size > MAX_ENTRY_BYTES:
-        raise InvalidInput(f"the entry has {size} bytes; at most {MAX_ENTRY_BYTES} are allowed", where="entry")
-    return size
 
 
 def decode_entry(text: str, *, ordinal: int | None) -> Entry:
