@@ -16,7 +16,14 @@ from turnledger.checkpoint import (
 )
 from turnledger.checkpoint.errors import SliceLimit
 from turnledger.store import InvalidInput, Message, Replied, Step
-from turnledger.store.activity import message_updated, tool_ended, tool_started
+from turnledger.store.activity import (
+    authorization_completed,
+    authorization_requested,
+    message_updated,
+    messages_summarized,
+    tool_ended,
+    tool_started,
+)
 from turnledger.store.events import EventRow
 
 
@@ -223,3 +230,22 @@ def test_a_holder_that_was_taken_over_records_nothing(stores: Stores, node: Turn
         turn.record(tool_started(turn.turn_id, call_id="c1", name="look"))
     turn.note_authorization("requested")
     assert stores.types(turn.turn_id) == ["turn_started", "authorization_requested"]
+
+
+def test_ids_of_any_characters_make_keys(stores: Stores, node: Turns) -> None:
+    """NUL and lone surrogates, which Postgres cannot hold, too (EV-10, EV-12)."""
+    turn, odd = begin(node, messages=[Message("m\x00\ud800", "Hello")]), "\x00 \ud800 \\u0000"
+    rows = [
+        message_updated("m\x00\ud800", state={odd: odd}, update_id=odd),
+        tool_started(turn.turn_id, call_id=odd, name=odd),
+        tool_ended(turn.turn_id, call_id=odd, name=odd, outcome=odd),
+        authorization_requested(odd),
+        authorization_completed(odd),
+        messages_summarized(odd, message_ids=["m\x00\ud800"], first_live_message_id=None),
+    ]
+    for _ in range(2):
+        recorded = turn.record(*rows)
+        assert recorded is not None
+        assert recorded.conflicts == ()
+    assert stores.types(turn.turn_id)[2:] == [row.type for row in rows]
+    assert stores.events()[2].payload.state == {odd: odd}

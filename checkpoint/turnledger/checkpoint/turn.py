@@ -1,6 +1,7 @@
 """A turn in progress, as the engine node that runs it holds it."""
 
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -61,6 +62,7 @@ from turnledger.store.times import time_text, utc_now
 
 log = get_logger(__name__)
 
+_RAISED = (Exception, CancelledError, KeyboardInterrupt, SystemExit)  # the process may go on after all of them
 _UNSAVED = (CheckpointUnavailable, TurnNotFound)  # the latter: Redis came back without the record
 
 AUTHORIZATION = "authorization"  # the reason of a park that the log follows
@@ -305,7 +307,7 @@ class Turn:
 
         Raises:
             StaleTurn: also where Redis cannot be asked, once Postgres knows of a take-over; nothing was sent.
-            BaseException: whatever `send` raises.
+            Exception: whatever `send` raises; so are an interrupt, an exit and a cancellation of asyncio.
             InvalidInput, OversizedPayload, CompletionConflict, TurnEnded, NotPersisted: as `complete`; after a delivery
                 `fail` calls no `notify`.
         """
@@ -317,7 +319,7 @@ class Turn:
             self._mark_delivering()
             try:
                 receipt = send()
-            except BaseException:  # a cancelled or interrupted send as well: the process may well go on
+            except _RAISED:
                 self._complete_once(undelivered, steps)
                 raise
             self._delivered = Replied(reply, self._usable_receipt(receipt))

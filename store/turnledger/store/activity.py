@@ -12,7 +12,7 @@ from turnledger.store.events import (
     event_row,
     register,
 )
-from turnledger.store.json_text import Text, encode_json
+from turnledger.store.json_text import Text, encode_json, escape
 
 UNTIMED = ""  # the time of an event that happens when it is recorded
 MOST_SUMMARY_IDS = 500  # a summary names at most so many of the messages it covers, and counts all
@@ -102,7 +102,7 @@ def check_recordable(row: EventRow) -> None:
 def message_updated(message_id: str, *, state: dict[str, Any], update_id: str, now: str = UNTIMED) -> EventRow:
     """A later state of a message, keyed by the vendor's id of the update."""
     payload = MessageUpdatedPayload(message_id=message_id, state=state)
-    return event_row(MESSAGE_UPDATED, payload, key=f"updated:{update_id}", occurred_at=now)
+    return event_row(MESSAGE_UPDATED, payload, key=escape(f"updated:{update_id}"), occurred_at=now)
 
 
 def messages_summarized(
@@ -120,41 +120,41 @@ def messages_summarized(
         message_ids=message_ids[-MOST_SUMMARY_IDS:],
         message_count=len(message_ids),
     )
-    key = f"summarized:{message_ids[-1]}:{len(message_ids)}"
+    key = escape(f"summarized:{message_ids[-1]}:{len(message_ids)}")
     return event_row(MESSAGES_SUMMARIZED, payload, key=key, content=encode_json(summary), occurred_at=now)
 
 
 def authorization_requested(authorization_id: str, *, provider: str | None = None, now: str = UNTIMED) -> EventRow:
     """A turn waits for permission."""
     payload = AuthorizationPayload(authorization_id=authorization_id, provider=provider)
-    return event_row(AUTHORIZATION_REQUESTED, payload, key=f"asked:{authorization_id}", occurred_at=now)
+    return event_row(AUTHORIZATION_REQUESTED, payload, key=escape(f"asked:{authorization_id}"), occurred_at=now)
 
 
 def authorization_completed(authorization_id: str, *, granted: bool | None = None, now: str = UNTIMED) -> EventRow:
     """The wait is over."""
     payload = AuthorizationPayload(authorization_id=authorization_id, granted=granted)
-    return event_row(AUTHORIZATION_COMPLETED, payload, key=f"answered:{authorization_id}", occurred_at=now)
+    return event_row(AUTHORIZATION_COMPLETED, payload, key=escape(f"answered:{authorization_id}"), occurred_at=now)
 
 
 def tool_started(turn_id: str, *, call_id: str, name: str, now: str = UNTIMED) -> EventRow:
     """A tool begins to run."""
     payload = ToolExecutionPayload(call_id=call_id, name=name)
-    return event_row(TOOL_EXECUTION_STARTED, payload, key=f"tool:{turn_id}:{call_id}", occurred_at=now)
+    return event_row(TOOL_EXECUTION_STARTED, payload, key=escape(f"tool:{turn_id}:{call_id}"), occurred_at=now)
 
 
 def tool_ended(turn_id: str, *, call_id: str, name: str, outcome: str, now: str = UNTIMED) -> EventRow:
     """A tool has run."""
     payload = ToolExecutionPayload(call_id=call_id, name=name, outcome=outcome)
-    return event_row(TOOL_EXECUTION_ENDED, payload, key=f"tool-end:{turn_id}:{call_id}", occurred_at=now)
+    return event_row(TOOL_EXECUTION_ENDED, payload, key=escape(f"tool-end:{turn_id}:{call_id}"), occurred_at=now)
 
 
 def child_started(agent: str, *, conversation: str, now: str = UNTIMED) -> EventRow:
     """A child ledger was opened; once in its parent's log."""
     payload = ChildPayload(agent=agent, conversation=conversation)
-    return event_row(CHILD_STARTED, payload, key=f"child:{agent}:{conversation}", occurred_at=now)
+    return event_row(CHILD_STARTED, payload, key=escape(f"child:{agent}:{conversation}"), occurred_at=now)
 
 
 def child_ended(agent: str, *, conversation: str, outcome: str, now: str = UNTIMED) -> EventRow:
     """A child ledger's work has ended; once in its parent's log."""
     payload = ChildPayload(agent=agent, conversation=conversation, outcome=outcome)
-    return event_row(CHILD_ENDED, payload, key=f"child-end:{agent}:{conversation}", occurred_at=now)
+    return event_row(CHILD_ENDED, payload, key=escape(f"child-end:{agent}:{conversation}"), occurred_at=now)
