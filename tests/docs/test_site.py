@@ -13,7 +13,7 @@ import turnledger.store
 from tests.pages import DOCS, PAGES, ROOT, name_of, without_blocks
 from turnledger.checkpoint import Turn, Turns
 
-_FOR_OUR_OWN_USE = {"claim", "lease_renewed", "lease_lost", "note_authorization", "submit_again"}
+_FOR_OUR_OWN_USE = {"claim", "compare_tools", "lease_renewed", "lease_lost", "note_authorization", "submit_again"}
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _OUTSIDE = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[\w./%-]*)?(#[\w-]+)?")
 _RESOURCE = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=["']?(?P<url>(?:https?:)?//[^"'\s>]+)""")

@@ -59,6 +59,19 @@ def test_a_parked_turn_is_resumed_with_its_steps_byte_for_byte(stores: Stores, n
     assert (again.slice, again.entry_id, again.work_key, again.ledger) == (2, turn.entry_id, "", LEAD)
 
 
+def test_tools_that_have_changed_are_reported_and_the_caller_decides(stores: Stores, node: Turns) -> None:
+    """By the digests of assistant steps; nobody is told who did not ask (CK-6)."""
+    turn = begin(node)
+    turn.save(steps=[Step.of(role="user", content="q", tools_digest="of nobody")])
+    turn.save(steps=[Step.of(role="assistant", content="a", tools_digest=digest) for digest in ("new", "old", "old")])
+    turn.save(steps=[assistant("no digest")])
+    for now, reported in (("new", ("old",)), ("newest", ("new", "old")), (None, ())):
+        turn.park(reason="waiting")
+        turn = stores.node().resume(turn.turn_id, tools_digest=now)
+        assert turn.other_tools == reported
+        turn.save(steps=[user("go on")])
+
+
 def test_the_block_is_frozen_for_the_whole_turn(stores: Stores, node: Turns) -> None:
     """The same bytes on every node, although the ledger went on meanwhile; in no row of Postgres (BL-6)."""
     begin(node, "One").complete(reply=Replied("marker-of-the-block"))

@@ -97,7 +97,8 @@ class Turn:
     The holder keeps every step in memory, so that nothing depends on what Redis still has. A handle is for
     one thread at a time. `checkpoint_error` is what the last save ran into, None when everything is saved;
     `history_error` is why the earlier turns could not be read at the start, or may lack the newest; `spooled` is the
-    file that holds the completed turn when no store took it.
+    file that holds the completed turn when no store took it. `other_tools` are the digests of tools that the resume
+    found in the saved steps beside the one it was told.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Turn:
         self.checkpoint_error: TurnledgerError | None = None
         self.history_error = history_error
         self.spooled: Path | None = None
+        self.other_tools: tuple[str, ...] = ()
         self.bootstrap: Any = record.bootstrap
         services.leases.keep(self)
 
@@ -186,6 +188,13 @@ class Turn:
     def claim(self) -> Claim:
         """This holder's right to write, for the lease keeper."""
         return self._session.claim
+
+    def compare_tools(self, now: str | None) -> None:
+        """Called by the resume, with the digest of the tools there are now; None: the engine keeps none."""
+        made_with = {step.tools_digest for step in self.steps if step.role == "assistant" and step.tools_digest}
+        self.other_tools = () if now is None else tuple(sorted(made_with - {now}))
+        if self.other_tools:
+            log.warning("other_tools", **self._names, digests=len(self.other_tools))
 
     def lease_renewed(self, asked_at: float) -> None:
         """Called by the lease keeper."""

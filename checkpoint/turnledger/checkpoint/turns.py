@@ -179,10 +179,12 @@ class Turns:
         crash_point("start.recorded")
         return self._open(request, begun, view)
 
-    def resume(self, turn_id: str) -> Turn:
+    def resume(self, turn_id: str, *, tools_digest: str | None = None) -> Turn:
         """Take over a parked turn, or one whose holder fell silent, with its steps byte for byte as saved.
 
-        Whoever held it before is fenced off, in Redis and in Postgres.
+        Whoever held it before is fenced off, in Redis and in Postgres. `tools_digest` is that of the tools the engine
+        offers now: steps that were made with others are reported on `turn.other_tools`; what that means, the caller
+        decides.
 
         Raises:
             TurnNotFound, TurnEnded: there is nothing to resume.
@@ -197,6 +199,7 @@ class Turns:
         check_turn_id(turn_id)
         with bound_contextvars(turn_id=turn_id), span("resume", turn_id=turn_id) as note:
             turn = self._resume(turn_id)
+            turn.compare_tools(tools_digest)
             note(**names(turn_id, turn.ledger))
         note_prompt_size(turn, occasion="resume")
         return turn
