@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from tests.stores import LEAD, Stores, assistant, begin, calling, result, user
-from turnledger.checkpoint import Turn, Turns
-from turnledger.store import InvalidInput, LedgerName, Replied, Step
+from turnledger.checkpoint import Turn, TurnEnded, Turns
+from turnledger.store import InvalidInput, LedgerName, NoReplyOwed, Replied, Step
 from turnledger.store.errors import StaleHistory
 from turnledger.store.history import replay
 
@@ -247,3 +247,6 @@ def test_a_child_is_not_opened_while_a_sibling_call_is_open(stores: Stores, node
     turn.park(reason="handing over", steps=[result("c2")])
     turn = stores.node().resume(turn.turn_id)
     turn.open_child("helper", steps=[user("go")], model="m-2", call_id="c1")
+    turn.complete(reply=NoReplyOwed(), steps=[result("c1")])
+    with pytest.raises(TurnEnded):
+        turn.open_child("helper", steps=[user("go")], model="m-2")

@@ -15,7 +15,7 @@ from turnledger.checkpoint.ending import check_failure, refuse_if_taken_over, re
 from turnledger.checkpoint.errors import CheckpointUnavailable, CompletionConflict, StaleTurn, TurnNotFound
 from turnledger.checkpoint.naming import job_names, names
 from turnledger.checkpoint.record import Cursor, Record
-from turnledger.checkpoint.records import Claim, Fields, turn_not_found
+from turnledger.checkpoint.records import Claim, Fields, turn_ended, turn_not_found
 from turnledger.checkpoint.replacing import (
     ReplaceableHistory,
     end_child_ledger,
@@ -443,8 +443,11 @@ class Turn:
 
         Raises:
             InvalidInput: a call is open, or the steps are refused; nothing was written.
+            TurnEnded: this handle has completed the turn; nothing was written.
             StaleTurn, StoreUnavailable, StoreBusy: nothing was written.
         """
+        if self._completed is not None:
+            raise turn_ended(self.turn_id, state="completed")
         others = sorted(self._held.calls.open - {call_id})
         if others:
             raise InvalidInput(f"calls {', '.join(map(repr, others))} have no result yet; save them first")
