@@ -193,6 +193,18 @@ def test_inputs_that_two_nodes_bring_at_once_are_both_handled(stores: Stores, no
     assert handled == ["m-1", 'm-"3"', "m-2"]
 
 
+def test_every_input_is_handled_once_whatever_its_id_looks_like_in_a_list(stores: Stores, node: Turns) -> None:
+    """Also one that the start has brought already (CK-12, ST-7)."""
+    turn = begin(node, messages=[Message('q"a', "Hello")])
+    turn.park(reason="waiting")
+    for message_id in ("a", 'q"a', "q", ",", "]"):
+        node.append_input(turn.turn_id, message=Message(message_id, "Hurry"), step=user(message_id))
+    node.resume(turn.turn_id).complete(reply=Replied("Done"))
+    stores.drain()
+    handled = [event.payload.message_id for event in stores.events() if event.type == "message_handled"]
+    assert handled == ['q"a', "a", "q", ",", "]"]
+
+
 def _row(event_type: str, payload: str, *, key: str | None = "k", version: int = 1) -> EventRow:
     return EventRow(event_type, version, key, payload, None, None, "")
 

@@ -18,9 +18,7 @@ if found[1] ~= 'parked' then
   return {'ended', found[1]}
 end
 local ids = found[5] or '[]'
-if not string.find(ids, ARGV[3], 1, true) then
-  ids = ids == '[]' and '[' .. ARGV[3] .. ']' or string.sub(ids, 1, -2) .. ',' .. ARGV[3] .. ']'
-end
+ids = ids == '[]' and '[' .. ARGV[3] .. ']' or string.sub(ids, 1, -2) .. ',' .. ARGV[3] .. ']'
 local now = now_ms()
 push('RPUSH', KEYS[2], slice(ARGV, 5, #ARGV))
 redis.call('ZADD', KEYS[3], now, ARGV[1])
