@@ -13,7 +13,7 @@ from rq import Queue
 from rq.serializers import JSONSerializer
 
 from tests.ledger_checks import Told
-from tests.processes import Process, Processes
+from tests.processes import PATIENCE_S, Process, Processes
 from turnledger.checkpoint import CheckpointSettings, Turn, Turns
 from turnledger.checkpoint.keys import Keys
 from turnledger.checkpoint.records import Records
@@ -189,7 +189,7 @@ def worker_command() -> Sequence[str]:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def within(seconds: float = PATIENCE_S) -> Iterator[None]:
     """Fail what is still running after so many seconds, an endless loop included."""
 
     def fail(*_: object) -> None:

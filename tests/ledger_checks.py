@@ -16,6 +16,8 @@ import psycopg
 import redis
 from psycopg.rows import namedtuple_row
 
+from tests.processes import PATIENCE_S
+
 _PREFIX = "{turnledger}"
 _QUEUE = "rq:queue:commits"
 _MOST_ENTRIES = 20
@@ -68,7 +70,7 @@ def wait_for_invariants(
     redis_url: str,
     *,
     told: Sequence[Told],
-    seconds: float,
+    seconds: float = PATIENCE_S,
     rejected: Collection[str] = (),
     unfinished: Collection[str] = (),
 ) -> float:
@@ -90,16 +92,16 @@ def wait_for_invariants(
     return committed_after
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float = PATIENCE_S, pause_s: float = 0.01) -> None:
     """Return once the condition holds; fail when it does not in time."""
 
     def check() -> None:
         assert condition(), f"nothing came of it in {seconds:g} s"
 
-    wait_until(check, seconds=seconds, pause_s=0.01)
+    wait_until(check, seconds=seconds, pause_s=pause_s)
 
 
-def wait_until(check: Callable[[], object], *, seconds: float, pause_s: float = 0.05) -> None:
+def wait_until(check: Callable[[], object], *, seconds: float = PATIENCE_S, pause_s: float = 0.05) -> None:
     """Repeat an assertion until it holds; its last failure is the caller's."""
     deadline = time.monotonic() + seconds
     while True:

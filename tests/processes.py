@@ -10,10 +10,24 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
 
 ROOT = Path(__file__).parents[1]
 _MARK = "TURNLEDGER_TEST_PROCESSES"
+PATIENCE_S = 60.0  # for what must come, however busy the machine; only a test that fails waits so long
+
+
+def lives(process: "psutil.Process") -> bool:
+    """Whether it runs; what has ended and only waits to be reaped does not."""
+    import psutil  # comes with the extra `embedded`
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Process:
@@ -52,7 +66,7 @@ class Process:
         with self._changed:
             return "".join(line for pipe in self._pipes for origin, line in self._lines if origin is pipe)
 
-    def wait_for_line(self, text: str, *, seconds: float = 20.0) -> str:
+    def wait_for_line(self, text: str, *, seconds: float = PATIENCE_S) -> str:
         """Return the first line that contains ``text``; fail when none comes in time or the process ends."""
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -73,7 +87,7 @@ class Process:
         self._popen.kill()
         self.wait()
 
-    def wait(self, *, seconds: float = 30.0) -> int:
+    def wait(self, *, seconds: float = PATIENCE_S) -> int:
         """Return the exit code once it has ended by itself; fail when it has not in time."""
         try:
             code = self._popen.wait(seconds)

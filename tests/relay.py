@@ -9,7 +9,7 @@ from typing import Self
 
 HOST = "127.0.0.1"
 CHUNK_BYTES = 65_536
-_PATIENCE_S = 10
+_PATIENCE_S = 60
 
 
 class Relay(ABC):

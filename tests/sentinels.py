@@ -16,7 +16,6 @@ from turnledger.workers.embedded import EmbeddedRedis, program_of_redis
 SERVICE = "main"
 SENTINELS, QUORUM = 3, 2
 DOWN_AFTER_MS = 1_000
-PATIENCE_S = 60
 _CONFIGURATION = f"""
 sentinel monitor {SERVICE} {HOST} {{master}} {QUORUM}
 sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}
@@ -49,7 +48,7 @@ class Deployment:
         for sentinel in self._sentinels:
             stack.callback(sentinel.kill)
             sentinel.start(partial(self._program, sentinel), ready=lambda: True)
-        wait_until(self._assert_watched, seconds=PATIENCE_S)
+        wait_until(self._assert_watched)
 
     def follow(self, replica: EmbeddedRedis, *, master: int) -> None:
         """Make it a replica of the server on this port; one where nobody listens leaves it behind."""

@@ -11,8 +11,6 @@ from tests.ledger_checks import wait_until
 from turnledger.workers._postgres_home import new_data_folder, postgres_home
 from turnledger.workers.embedded import Durability, EmbeddedPostgres, programs_of_postgres
 
-PATIENCE_S = 20
-
 
 class Standby:
     """The server, as a copy of its primary that follows it."""
@@ -43,7 +41,7 @@ class Standby:
                 ((there,),) = standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [reached])
             assert there
 
-        wait_until(check, seconds=PATIENCE_S)
+        wait_until(check)
 
     def fall_behind(self) -> None:
         """Receive nothing from here on."""
@@ -53,7 +51,7 @@ class Standby:
             with psycopg.connect(self.url) as standby:
                 assert standby.execute("SELECT FROM pg_stat_wal_receiver").fetchone() is None
 
-        wait_until(check, seconds=PATIENCE_S)
+        wait_until(check)
 
     def promote(self) -> None:
         """Return when it takes writes."""

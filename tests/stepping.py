@@ -12,7 +12,7 @@ from turnledger.workers import committer
 from turnledger.workers.rewriting import fitter
 
 _MODULES = (commit_point, commit, committer, fitter)
-_TURN_S = 10.0  # a step that takes longer hangs
+_TURN_S = 60.0  # a step that takes longer hangs
 
 
 class Killed(BaseException):

@@ -18,12 +18,12 @@ from urllib.request import urlopen
 
 import psutil
 
+from tests.ledger_checks import wait_until
 from tests.pages import TUTORIAL, Block, blocks
-from tests.processes import Process, Processes
+from tests.processes import PATIENCE_S, Process, Processes
 
 PAGES = [TUTORIAL / f"{name}.md" for name in ("first-turns", "when-processes-die", "when-it-grows-long")]
 PROMPT, UNTIL_IT_FITS, SHELL, PRINTED = "python", "python again", "console", "text output"
-PATIENCE_S = 60.0
 _PREPARATIONS = ("make install", ". .venv/bin/activate")  # the tests have done that
 _READERS_FOLDER = "/home/you/turnledger"
 _READERS_WORKER, _READERS_PROMPT = "12345", "23456"  # the numbers of processes in the pages
@@ -162,7 +162,7 @@ class Reader:
 
     def _start_up(self, *arguments: str) -> str:
         self._up = self._processes.snippet(_HERE, str(self._folder), *arguments)
-        self._up.wait_for_line("Ctrl-C stops it", seconds=PATIENCE_S)
+        self._up.wait_for_line("Ctrl-C stops it")
         return self._as_readers(self._up.output.partition("the next `turnledger up`.\n")[0]) + (
             "the next `turnledger up`.\n"
         )
@@ -189,11 +189,16 @@ class Reader:
         """As a reader finds it: on the dashboard, the process whose queue is `commits`."""
         assert self._up is not None, "nothing is up"
         address = self._up.wait_for_line("The dashboard is at").split()[-1]
-        with urlopen(address) as answer:
-            text = re.sub(r"<[^>]*>|\s+", " ", answer.read().decode())
-        found = re.search(r":(\d+)\s+commits", text)
-        assert found is not None, f"no worker on the dashboard: {text}"
-        return psutil.Process(int(found[1]))
+        found: list[str] = []
+
+        def look() -> None:
+            with urlopen(address) as answer:
+                text = re.sub(r"<[^>]*>|\s+", " ", answer.read().decode())
+            found.extend(re.findall(r":(\d+)\s+commits", text))
+            assert found, f"no worker on the dashboard: {text}"
+
+        wait_until(look)  # a reader comes to it when the worker has long been there
+        return psutil.Process(int(found[0]))
 
     def _as_readers(self, text: str) -> str:
         return text.replace(str(self._folder.resolve()), _READERS_FOLDER)

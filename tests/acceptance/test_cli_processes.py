@@ -2,14 +2,15 @@
 
 import json
 import signal
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.processes import Process, Processes
+from tests.ledger_checks import wait_for
+from tests.processes import Process, Processes, lives
 from tests.stores import LEAD, Stores, assistant, begin, user
 from turnledger.store import Replied
 from turnledger.workers.clock import CLOCK_LOCK
@@ -28,15 +29,6 @@ def _environment(stores: Stores) -> dict[str, str]:
     return {"TURNLEDGER_DATABASE_URL": stores.database_url, "TURNLEDGER_REDIS_URL": stores.redis_url}
 
 
-def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def _listens(stores: Stores, *, number: int) -> Callable[[], bool]:
     return lambda: stores.redis.scard("rq:workers:commits") == number
 
@@ -49,7 +41,7 @@ def _complete(stores: Stores, number: int) -> str:
 
 def _up(processes: Processes, folder: Path, *arguments: str) -> Process:
     process = processes.snippet(IN_FOLDER, str(folder), "up", "--workers", "1", *arguments)
-    process.wait_for_line("Ctrl-C stops it", seconds=60)
+    process.wait_for_line("Ctrl-C stops it")
     return process
 
 
@@ -70,12 +62,12 @@ def test_up_runs_the_stack_is_found_by_commands_and_stops_cleanly(
     assert f"export TURNLEDGER_DATABASE_URL={found.database_url}" in up.output
     assert f"export TURNLEDGER_REDIS_URL={found.redis_url}" in up.output
     assert "no ledger" in _here(processes, folder, "show", "lead", "jira:POC-7").output
-    assert _eventually(lambda: '"workers":1' in _here(processes, folder, "status", "--json").output)
+    wait_for(lambda: '"workers":1' in _here(processes, folder, "status", "--json").output)
     children = psutil.Process(up.pid).children(recursive=True)
     up.signal(number)
     assert up.wait() == 0
     assert up.output.endswith("Stopped.\n")
-    assert not [child for child in children if child.is_running()]
+    assert not [child for child in children if lives(child)]
     assert running_servers(folder / ".turnledger") is None
 
 
@@ -114,23 +106,26 @@ def test_workers_of_a_killed_up_do_not_stay_behind(processes: Processes, folder:
     children = psutil.Process(up.pid).children(recursive=True)
     assert len(children) >= 3
     up.kill()
-    assert _eventually(lambda: not [child for child in children if _lives(child)])
+    wait_for(lambda: not [child for child in children if lives(child)])
 
 
 def _children(process: Process) -> list[psutil.Process]:
-    return [child for child in psutil.Process(process.pid).children() if _lives(child)]
+    return [child for child in psutil.Process(process.pid).children() if lives(child)]
 
 
-def _lives(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+def _redis_of(up: Process) -> psutil.Process:
+    found = []
+    for process in psutil.Process(up.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Postgres starts and ends processes all the time
+            found += [process] if process.name().startswith("redis-server") else []
+    (redis,) = found
+    return redis
 
 
 def test_up_ends_loudly_when_a_server_ends(processes: Processes, folder: Path) -> None:
     up = _up(processes, folder)
-    for process in psutil.Process(up.pid).children(recursive=True):
-        if process.name().startswith("redis-server"):
-            process.kill()
-    assert up.wait(seconds=60) == 1
+    _redis_of(up).kill()
+    assert up.wait() == 1
     assert "Redis has ended" in up.output
 
 
@@ -145,7 +140,7 @@ def test_a_worker_commits_and_ends_with_0_at_sigterm(processes: Processes, store
     """OP-6"""
     worker = processes.command("worker", environment=_environment(stores))
     turn_id = _complete(stores, 1)
-    assert _eventually(lambda: stores.state(turn_id) == "committed")
+    wait_for(lambda: stores.state(turn_id) == "committed")
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert stores.redis.scard("rq:workers:commits") == 0
@@ -164,16 +159,16 @@ def test_a_burst_ends_when_the_queue_is_empty(processes: Processes, stores: Stor
 def test_several_workers_are_kept_alive_and_stop_at_one_sigterm(processes: Processes, stores: Stores) -> None:
     """OP-8"""
     worker = processes.command("worker", "--processes", "2", environment=_environment(stores))
-    assert _eventually(_listens(stores, number=2))
+    wait_for(_listens(stores, number=2))
     first, second = psutil.Process(worker.pid).children()
     first.kill()
-    assert _eventually(lambda: not _lives(first))
-    assert _eventually(lambda: len(_children(worker)) == 2)
+    wait_for(lambda: not lives(first))
+    wait_for(lambda: len(_children(worker)) == 2)
     children = _children(worker)
     assert second in children
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
-    assert not [child for child in children if _lives(child)]
+    assert not [child for child in children if lives(child)]
 
 
 def test_the_clock_commits_what_has_no_job_and_ends_with_0_at_sigterm(processes: Processes, stores: Stores) -> None:
@@ -182,7 +177,7 @@ def test_the_clock_commits_what_has_no_job_and_ends_with_0_at_sigterm(processes:
     stores.redis.delete(stores.keys.queue, stores.keys.job(turn_id))
     quick = {"TURNLEDGER_OVERDUE_S": "0.1", "TURNLEDGER_SWEEP_S": "0.2"}
     clock = processes.command("clock", environment={**_environment(stores), **quick})
-    assert _eventually(lambda: stores.state(turn_id) == "committed")
+    wait_for(lambda: stores.state(turn_id) == "committed")
     clock.signal(signal.SIGTERM)
     assert clock.wait() == 0
     assert stores.rows("SELECT pg_try_advisory_lock(%s)", CLOCK_LOCK) == [(True,)]

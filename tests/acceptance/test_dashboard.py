@@ -44,7 +44,7 @@ def _once_served(url: str) -> str:
         except OSError as error:
             raise AssertionError(str(error)) from None
 
-    wait_until(answers, seconds=60)
+    wait_until(answers)
     return pages[-1]
 
 
@@ -109,7 +109,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_up_starts_it_and_says_where_it_is(processes: Processes, tmp_path: Path) -> None:
     """With nobody's help (OP-4, OP-1)."""
     started = processes.command("up", "--workers", "1", "--folder", str(tmp_path / "data"))
-    url = started.wait_for_line("The dashboard is at", seconds=60).split()[-1]
+    url = started.wait_for_line("The dashboard is at").split()[-1]
     assert "Pending" in _once_served(url)
     started.signal(signal.SIGTERM)
-    assert started.wait(seconds=60) == OK
+    assert started.wait() == OK

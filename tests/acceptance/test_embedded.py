@@ -4,8 +4,6 @@ import os
 import shutil
 import signal
 import stat
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -13,6 +11,7 @@ import psycopg
 import pytest
 import redis
 
+from tests.ledger_checks import wait_for
 from tests.processes import Processes
 from turnledger.workers import _postgres_home, embedded
 from turnledger.workers._server_process import EmbeddedServerFailed
@@ -49,15 +48,6 @@ def _value(url: str, query: str) -> object:
     with psycopg.connect(url) as connection:
         row = connection.execute(query.encode()).fetchone()
     return row and row[0]
-
-
-def _eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def _servers_of(home: str) -> list[int]:
@@ -97,8 +87,8 @@ def test_nothing_is_left_after_a_signal(processes: Processes, number: signal.Sig
     assert _servers_of(home) != []
     process.signal(number)
     assert process.wait() != 0
-    assert _eventually(lambda: not Path(home).exists())
-    assert _eventually(lambda: _servers_of(home) == [])
+    wait_for(lambda: not Path(home).exists())
+    wait_for(lambda: _servers_of(home) == [])
 
 
 def test_nothing_is_left_after_an_error(processes: Processes) -> None:

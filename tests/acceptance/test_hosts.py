@@ -101,7 +101,7 @@ class Deployment:
     def wait_for_workers(self, *hosts: str) -> None:
         """All workers of the pools of these hosts listen."""
         for host in hosts:
-            wait_until(partial(self._assert_listening, host), seconds=60)
+            wait_until(partial(self._assert_listening, host))
 
     def ticking(self) -> list[str]:
         """The hosts whose clock holds the lock."""
@@ -121,7 +121,7 @@ class Deployment:
     def check(self) -> None:
         """Nothing lost, nothing doubled, nothing left."""
         told = [*self.told, *self.engine.told]
-        wait_for_invariants(self.engine.database_url, self.engine.redis_url, told=told, seconds=60)
+        wait_for_invariants(self.engine.database_url, self.engine.redis_url, told=told)
 
     def _assert_listening(self, host: str) -> None:
         """As many workers of this host as its pool has were heard of just now."""
@@ -195,9 +195,9 @@ def test_an_engine_host_that_was_cut_off_is_refused_what_others_have_taken_over(
     _said(first, "cut off")
     deployment.mend("engine-1", cut_at=cut_at)
     first.signal(signal.SIGUSR1)
-    assert first.wait(seconds=60) == 0, first.output
+    assert first.wait() == 0, first.output
     second.signal(signal.SIGUSR1)
-    assert second.wait(seconds=60) == 0, second.output
+    assert second.wait() == 0, second.output
 
     kept = _said(first, "complete kept while cut off")
     for said in (kept, _said(first, "complete taken while cut off")):
@@ -220,7 +220,7 @@ def test_what_a_worker_host_had_in_hand_when_it_was_cut_off_is_done_by_another(d
     engine, pace = deployment.engine, deployment.pace
     first, second = deployment.pool("worker-1", size=2), deployment.pool("worker-2", size=1)
     deployment.run("worker-1", "clock")
-    wait_until(lambda: _assert_ticking(deployment, "worker-1"), seconds=60)
+    wait_until(lambda: _assert_ticking(deployment, "worker-1"))
     deployment.run("worker-2", "clock")
     deployment.wait_for_workers("worker-1", "worker-2")
     with closing(Gate(engine.database_url)) as gate:
@@ -245,11 +245,11 @@ def test_what_a_worker_host_had_in_hand_when_it_was_cut_off_is_done_by_another(d
     deployment.wait_for_workers("worker-1")
     _note(deployment, "with its cable back the pool was whole again", since=mended_at)
     second.signal(signal.SIGTERM)
-    assert second.wait(seconds=30) == 0, second.output
+    assert second.wait() == 0, second.output
     engine.play("jira:LATER-1")
     deployment.check()
     first.signal(signal.SIGTERM)
-    assert first.wait(seconds=30) == 0, first.output
+    assert first.wait() == 0, first.output
 
 
 @pytest.mark.soak
@@ -306,12 +306,12 @@ def _hold_group(deployment: Deployment, gate: Gate, host: str) -> Backend:
         turn = deployment.engine.start(f"jira:HELD-{attempt}")
         gate.shut(turn.turn_id)
         deployment.engine.complete(turn)
-        wait_until(lambda: _assert_held(gate), seconds=10)
+        wait_until(lambda: _assert_held(gate))
         (backend,) = gate.held()
         if backend.address == deployment.hosts[host].address:
             return backend
         gate.go()
-        wait_until(lambda: _assert_committed(deployment.engine, deployment.engine.told), seconds=10)
+        wait_until(lambda: _assert_committed(deployment.engine, deployment.engine.told))
     raise AssertionError(f"{host} got none of 20 groups")
 
 

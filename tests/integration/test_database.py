@@ -8,9 +8,11 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 from sqlalchemy import Connection
 
+from tests.ledger_checks import wait_for
 from tests.processes import Processes
 from tests.proxy import DropReply, DropRequest, Proxy
 from tests.stores import LEAD, Stores
@@ -131,12 +133,14 @@ def hold(connection: Connection) -> None:
 def test_a_lock_that_does_not_come_in_time_is_busy(stores: Stores) -> None:
     """Try again (QU-7)."""
     create_ledgers(stores.database, [LEAD])
+    patient = with_settings(stores, lock_timeout_ms=30_000)
     with stores.database.transaction() as holder:
         hold(holder)
         began = time.monotonic()
-        with pytest.raises(StoreBusy, match="55P03"), stores.database.transaction(lock_timeout_ms=100) as connection:
+        with pytest.raises(StoreBusy, match="55P03"), patient.transaction(lock_timeout_ms=100) as connection:
             lock_ledger(connection, LEAD)
-        assert 0.1 <= time.monotonic() - began < 1
+        assert 0.1 <= time.monotonic() - began < 15
+    patient.close()
 
 
 def test_a_statement_that_takes_too_long_is_busy(stores: Stores) -> None:
@@ -157,7 +161,7 @@ def test_a_deadlock_is_busy(stores: Stores) -> None:
 
         def wait_for_the_first() -> None:
             other.pgconn.send_query(b"UPDATE ledger SET next_seq = 1 WHERE agent = 'a'")
-            time.sleep(0.05)
+            wait_for(lambda: stores.rows("SELECT 1 FROM pg_locks WHERE NOT granted") != [])
 
         with pytest.raises(StoreBusy, match="40P01"):
             meet_in_a_circle(stores.database, wait_for_the_first)
@@ -166,7 +170,7 @@ def test_a_deadlock_is_busy(stores: Stores) -> None:
 
 
 def meet_in_a_circle(database: Database, meanwhile: Callable[[], None]) -> None:
-    with database.transaction(lock_timeout_ms=5_000) as connection:
+    with database.transaction(lock_timeout_ms=30_000) as connection:
         connection.exec_driver_sql("SET LOCAL deadlock_timeout = '10ms'")
         connection.exec_driver_sql("UPDATE ledger SET next_seq = 2 WHERE agent = 'a'")
         meanwhile()
@@ -182,7 +186,7 @@ def test_a_process_that_is_frozen_inside_a_transaction_gives_its_locks_back(stor
         with frozen.transaction() as connection:
             hold(connection)
             time.sleep(0.25)
-            with stores.database.transaction(lock_timeout_ms=500) as other:
+            with stores.database.transaction(lock_timeout_ms=30_000) as other:
                 assert lock_ledger(other, LEAD) is not None
             connection.exec_driver_sql("SELECT 1")
 
@@ -221,6 +225,14 @@ def test_a_database_that_cannot_be_reached_is_reported_clearly(
     database.close()
 
 
+def asks_for_a_password(url: str) -> bool:
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError as error:
+        return "password" in str(error)
+    return False
+
+
 def test_a_wrong_password_is_reported_without_it(stores: Stores) -> None:
     """The message names the setting (QU-7)."""
     run(stores.database, "CREATE ROLE guarded LOGIN PASSWORD 'right'")
@@ -231,8 +243,9 @@ def test_a_wrong_password_is_reported_without_it(stores: Stores) -> None:
         with open(config, "w", encoding="utf-8") as file:  # noqa: PTH123  # a path of the server
             file.write("host all guarded all scram-sha-256\nlocal all guarded scram-sha-256\n" + rules)
         stores.execute("SELECT pg_reload_conf()")
-        time.sleep(0.1)
-        database = Database.from_settings(database_url=with_part(stores.database_url, user="guarded:wrong-secret"))
+        url = with_part(stores.database_url, user="guarded:wrong-secret")
+        wait_for(lambda: asks_for_a_password(url))
+        database = Database.from_settings(database_url=url)
         with pytest.raises(StoreMisconfigured, match="TURNLEDGER_DATABASE_URL") as raised:
             check_revision(database)
         assert "wrong-secret" not in str(raised.value)
@@ -316,7 +329,8 @@ def test_a_connection_that_is_cut_may_be_tried_again_without_harm(
     with pytest.raises(StoreUnavailable) as raised:
         write_message(far, "m1")
     assert raised.value.retry
-    time.sleep(0.1)
+    if landed:
+        wait_for(lambda: len(stores.texts()) == 2)
     assert len(stores.texts()) == (2 if landed else 1)
     write_message(far, "m1")
     assert len(stores.texts()) == 2

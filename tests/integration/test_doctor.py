@@ -97,7 +97,7 @@ def test_a_whole_deployment_is_fine(
     def check() -> None:
         assert {result.check for result in doctor().values() if result.verdict is not Verdict.FINE} == set()
 
-    wait_until(check, seconds=30, pause_s=0.2)
+    wait_until(check, pause_s=0.2)
 
 
 def test_the_text_names_each_check_once_and_counts_them(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,12 +215,12 @@ def test_a_redis_whose_disk_fails(
         assert "its last rewrite of the append-only file failed" in only(doctor, "persistence").finding
 
     try:
-        wait_until(check, seconds=10)
+        wait_until(check)
     finally:
         gone.mkdir()
         configure("dir", str(gone))
         _rewrite(stores.redis)
-    wait_until(lambda: _assert_fine(doctor, "persistence"), seconds=10)
+    wait_until(lambda: _assert_fine(doctor, "persistence"))
 
 
 def _rewrite(redis: Redis) -> None:
@@ -232,7 +232,7 @@ def _rewrite(redis: Redis) -> None:
             return
         raise AssertionError
 
-    wait_until(ask, seconds=10)
+    wait_until(ask)
 
 
 def _assert_fine(doctor: Doctor, name: str) -> None:

@@ -236,11 +236,9 @@ def test_a_held_ledger_is_passed_over_by_who_does_not_wait(stores: Stores) -> No
     create_ledgers(stores.database, [LEAD, OTHER])
     with stores.connection() as holder:
         holder.execute("SELECT 1 FROM ledger WHERE agent = 'lead' FOR UPDATE")
-        began = time.monotonic()
-        with stores.database.transaction() as connection:
+        with stores.database.transaction() as connection:  # whoever waits here waits until it is refused
             held = lock_free_ledgers(connection, [LEAD, OTHER, LedgerName("nobody", "jira:1")])
             holder.execute("SELECT 1 FROM ledger WHERE agent = 'lead' FOR UPDATE")
-            assert time.monotonic() - began < 0.5
     assert set(held) == {OTHER}
 
 

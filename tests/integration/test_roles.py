@@ -146,11 +146,11 @@ def test_workers_do_all_of_their_work(
     assert {event.turn_id for event in stores.events()} == {new.turn_id}
     stores.redis.delete(stores.keys.queue)
     clock = processes.command("clock", environment=deployment.environment("worker", TURNLEDGER_OVERDUE_S="0.1"))
-    wait_until(lambda: _assert_done(stores, new), seconds=20)
+    wait_until(lambda: _assert_done(stores, new))
     assert clock.running
     processes.command("worker", environment=deployment.environment("worker"))
     last = _complete(node, 10)
-    wait_until(lambda: _assert_done(stores, last), seconds=20)
+    wait_until(lambda: _assert_done(stores, last))
     broken = begin(node, "broken", work_key="k11")
     broken.park(reason="authorization")
     stores.redis.hset(stores.keys.record(broken.turn_id), "cursor", "{")

@@ -167,7 +167,7 @@ def test_no_title_of_a_process_tells_a_password(guarded: dict[str, str], process
     for command in (["worker", "--processes", "2"], ["clock"], ["upkeep"]):
         processes.command(*command, environment=guarded)
     with Redis.from_url(guarded[REDIS_URL], decode_responses=True) as redis:
-        wait_until(lambda: _at_least(3, len(redis.smembers("rq:workers"))), seconds=30)
+        wait_until(lambda: _at_least(3, len(redis.smembers("rq:workers"))))
         told = str(redis.client_list()) + str(redis.keys("*"))
         told += str([redis.hgetall(key) for key in redis.smembers("rq:workers")])
     titles = [

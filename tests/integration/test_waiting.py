@@ -1,11 +1,10 @@
 """Waiting for the commit, and nodes that fork."""
 
 import threading
-import time
 
 import pytest
 
-from tests.processes import Processes
+from tests.processes import PATIENCE_S, Processes
 from tests.stores import LEAD, Stores, begin
 from turnledger.checkpoint import TurnNotFound, Turns
 from turnledger.store import Replied
@@ -17,9 +16,7 @@ def test_wait_returns_once_the_turn_is_history(stores: Stores, node: Turns) -> N
     turn.complete(reply=Replied("Done"))
     worker = threading.Timer(0.2, stores.drain)
     worker.start()
-    began = time.monotonic()
-    turn.wait(timeout_s=10)
-    assert 0.15 < time.monotonic() - began < 5
+    turn.wait(timeout_s=PATIENCE_S)
     assert stores.run(turn.turn_id) == "completed"
     worker.join()
 
@@ -54,8 +51,7 @@ from turnledger.store import Replied
 turns = Turns.from_settings()
 def run(agent):
     turn = turns.start(agent=agent, conversation="jira:1", triggered_by="x")
-    time.sleep(0.8)  # longer than a lease: somebody has to renew it
-    state = turns.read(turn.turn_id).record.state
+    time.sleep(4)  # longer than a lease: somebody has to renew it
     other = Turns.from_settings()
     try:
         other.resume(turn.turn_id)
@@ -80,9 +76,9 @@ def test_a_node_works_in_the_child_of_a_fork(stores: Stores, processes: Processe
     environment = {
         "TURNLEDGER_DATABASE_URL": stores.database_url,
         "TURNLEDGER_REDIS_URL": stores.redis_url,
-        "TURNLEDGER_LEASE_S": "0.4",
+        "TURNLEDGER_LEASE_S": "3",
         "TURNLEDGER_RENEW_S": "0.1",
-        "TURNLEDGER_LEASE_MARGIN_S": "0.1",
+        "TURNLEDGER_LEASE_MARGIN_S": "0.5",
     }
     process = processes.snippet(FORK, environment=environment)
     assert process.wait() == 0, process.output

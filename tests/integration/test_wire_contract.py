@@ -543,7 +543,7 @@ def test_a_completion_that_is_acknowledged_is_watched_until_it_is_history(stores
     raw.complete(turn, reply={"kind": "undelivered", "text": ""}, failure="slice_limit", decision="failed")
     assert stores.state(turn.turn_id) == "completed"
     stores.drain()
-    wait_until(lambda: _is("committed", stores.state(turn.turn_id)), seconds=1)
+    wait_until(lambda: _is("committed", stores.state(turn.turn_id)))
     assert stores.run(turn.turn_id) == "failed"
     assert stores.entries()[0]["reply"] == {"kind": "undelivered", "text": ""}
 

@@ -22,7 +22,7 @@ def stack(servers: EmbeddedServers, tmp_path_factory: pytest.TempPathFactory) ->
         try:
             stack.start_postgres()
             redis = stack.start("redis")
-            wait_until(lambda: _check(redis.is_healthy()), seconds=30)
+            wait_until(lambda: _check(redis.is_healthy()))
             for once in ("migrate", "logins"):
                 container = stack.start(once)
                 assert container.process.wait() == 0, container.process.output

@@ -34,13 +34,13 @@ def test_a_worker_that_waits_is_alive_and_one_that_hangs_is_not(
 ) -> None:
     """Redis away for longer than a silence may last is no reason to start the worker anew (OP-5)."""
     worker = processes.command("worker", environment=environment)
-    wait_until(lambda: _says(OK, worker), seconds=30)
+    wait_until(lambda: _says(OK, worker))
     private_servers.redis.stop()
     worker.wait_for_line("worker_without_redis")
     signs = Path(environment["TURNLEDGER_ALIVE_FOLDER"]) / str(worker.pid)
     os.utime(signs, (0, 0))
-    wait_until(lambda: _says(OK, worker), seconds=30)
+    wait_until(lambda: _says(OK, worker))
     worker.signal(signal.SIGSTOP)
-    wait_until(lambda: _says(NEEDS_A_PERSON, worker), seconds=30)
+    wait_until(lambda: _says(NEEDS_A_PERSON, worker))
     worker.signal(signal.SIGCONT)
-    wait_until(lambda: _says(OK, worker), seconds=30)
+    wait_until(lambda: _says(OK, worker))

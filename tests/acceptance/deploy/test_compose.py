@@ -152,7 +152,7 @@ def test_a_turn_of_an_engine_becomes_history(stack: Stack, node: Turns) -> None:
     """Each side with the login of its role (OP-5)."""
     turn_id = _complete(node)
     worker = stack.start("worker", TURNLEDGER_LOG_LEVEL="DEBUG")
-    wait_until(lambda: _is(_outcome(stack, turn_id), "completed"), seconds=30)
+    wait_until(lambda: _is(_outcome(stack, turn_id), "completed"))
     worker.process.signal(signal.SIGTERM)
     assert worker.process.wait(seconds=worker.grace_s) == 0, worker.process.output
     logged = [json.loads(line) for line in worker.process.output.splitlines()]
@@ -193,7 +193,7 @@ def test_each_process_is_well_until_it_is_stopped(stack: Stack) -> None:
     """By its health check; SIGTERM ends it with 0 within its grace, which is longer than ours (OP-5, OP-6)."""
     containers = {name: stack.start(name, **(A_MODEL if name == "rewriter" else {})) for name in OURS}
     for container in containers.values():
-        wait_until(partial(_healthy, container), seconds=60, pause_s=0.5)  # a check is a process that starts, too
+        wait_until(partial(_healthy, container), pause_s=0.5)  # a check is a process that starts, too
         container.process.signal(signal.SIGTERM)
     for name, container in containers.items():
         assert container.process.wait(seconds=container.grace_s) == 0, (name, container.process.output)
@@ -219,7 +219,7 @@ def test_the_page_asks_who_is_there_and_requeues(stack: Stack, node: Turns) -> N
     dashboard = stack.start("dashboard")
     visitor, url = build_opener(HTTPCookieProcessor(CookieJar())), f"http://127.0.0.1:{stack.dashboard_port}"
     visitor.addheaders = [("Accept", "text/html")]
-    wait_until(lambda: _page(visitor, url), seconds=20)
+    wait_until(lambda: _page(visitor, url))
     login = _page(visitor, url)
     assert "Password" in login
     assert "Pending" not in login

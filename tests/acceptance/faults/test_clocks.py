@@ -15,9 +15,8 @@ from turnledger.checkpoint import AlreadyRunning, Turn
 
 HOUR_S = 3_600.0
 NEAR_S = 120.0  # no time that is told may be further off: the test takes less
-LEASE_S = 1.0
+LEASE_S = 3.0  # a busy machine may keep a node from renewing for a second or two
 SHIFTED = Path(__file__).parents[2] / "shifted_clock"
-TAKEN_OVER_S = 20
 NODE = """
 import time
 from turnledger.checkpoint import Turns
@@ -40,7 +39,7 @@ time.sleep(600)
 def shifted(request: pytest.FixtureRequest, engine: Engine) -> dict[str, str]:
     """The environment of a process whose clock is wrong by so much."""
     path = os.pathsep.join([str(SHIFTED), os.environ.get("PYTHONPATH", "")])
-    quick = {"TURNLEDGER_LEASE_S": str(LEASE_S), "TURNLEDGER_RENEW_S": str(LEASE_S / 4)}
+    quick = {"TURNLEDGER_LEASE_S": str(LEASE_S), "TURNLEDGER_RENEW_S": str(LEASE_S / 6)}
     return engine.environment(PYTHONPATH=path, SHIFTED_CLOCK_S=str(request.param), **quick)
 
 
@@ -53,17 +52,17 @@ def test_a_wrong_clock_of_a_node_a_worker_and_the_clock_changes_nothing(
     assert abs(told - time.time() - float(shifted["SHIFTED_CLOCK_S"])) < NEAR_S
     done, held = (node.wait_for_line(word).split()[1] for word in ("done", "held"))
     worker, clock = start_worker(processes, shifted), start_clock(processes, shifted)
-    wait_until(lambda: _assert_state(engine, done, "committed"), seconds=TAKEN_OVER_S)
-    renewed_until = time.monotonic() + 2 * LEASE_S
+    wait_until(lambda: _assert_state(engine, done, "committed"))
+    renewed_until = time.monotonic() + 1.5 * LEASE_S
     while time.monotonic() < renewed_until:
         with pytest.raises(AlreadyRunning):
             engine.turns.resume(held)
         time.sleep(LEASE_S / 6)
     node.kill()
     with recovery.of(f"a node killed whose clock is off, its lease of {LEASE_S:g} s included"):
-        wait_until(lambda: _assert_taken_over(engine, held), seconds=TAKEN_OVER_S)
+        wait_until(lambda: _assert_taken_over(engine, held))
     engine.play("jira:POC-1")
-    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=TAKEN_OVER_S)
+    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)
     assert _order(engine) == [done, *(turn.turn_id for turn in engine.told)]
     assert _furthest_s(engine) < NEAR_S
     assert worker.running

@@ -19,7 +19,6 @@ from turnledger.checkpoint import CheckpointUnavailable, NotPersisted, Turn
 from turnledger.store import Replied
 from turnledger.workers.embedded import EmbeddedRedis, EmbeddedServers
 
-ROOM_AGAIN_S = 20
 AWAY: dict[str, Any] = {"redis_retries": 0, "redis_connect_timeout_s": 0.5}
 
 
@@ -74,10 +73,10 @@ def test_a_redis_that_cannot_write_its_file_takes_no_turn_and_loses_none(
     """It refuses writes until there is room; what was pending is committed then (FL-2, FL-3, QU-7)."""
     engine = cramped
     worker = start_worker(processes, engine.environment())
-    wait_until(lambda: _assert_registered(engine), seconds=20)
+    wait_until(lambda: _assert_registered(engine))
     first, running = engine.start("jira:POC-1"), engine.start("jira:POC-2")
     disk.fill()
-    wait_until(lambda: _assert_refused(engine), seconds=20)
+    wait_until(lambda: _assert_refused(engine))
     running.save(steps=[user("zero")])
     assert isinstance(running.checkpoint_error, CheckpointUnavailable)
     with pytest.raises(CheckpointUnavailable, match="MISCONF"):
@@ -87,13 +86,13 @@ def test_a_redis_that_cannot_write_its_file_takes_no_turn_and_loses_none(
     assert worker.running
     disk.make_room()
     with recovery.of("room for the append-only file of Redis"):
-        wait_until(lambda: _assert_saved(running), seconds=ROOM_AGAIN_S)
+        wait_until(lambda: _assert_saved(running))
         engine.redis.delete("anything")
         engine.complete(running)
         start_clock(processes, engine.environment())
         engine.play("jira:POC-1")
         engine.reconcile()
-        wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=ROOM_AGAIN_S)
+        wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)
     assert worker.running
 
 
@@ -115,7 +114,7 @@ def test_a_postgres_without_room_for_its_tables_keeps_turns_pending(
         assert {engine.state(turn.turn_id) for turn in engine.told} <= {"completed", "committed"}
         disk.make_room()
         with recovery.of("room for the tables of Postgres"):
-            wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=ROOM_AGAIN_S)
+            wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)
         assert worker.running
         engine.close()
         private_servers.postgres.kill()

@@ -12,7 +12,6 @@ from tests.recovering import Recovery
 from turnledger.checkpoint import CheckpointUnavailable
 from turnledger.workers.embedded import EmbeddedServers
 
-DRAINED_S = 10
 FULL_S = 3.0  # some looks of an idle worker, some ticks of the clock
 ELSEWHERE = "elsewhere"  # a queue that no worker listens to: what is queued there is left to the clock
 
@@ -30,7 +29,7 @@ def test_a_full_redis_is_drained_and_ends_no_process_that_waits(
 ) -> None:
     """The clock needs no memory, complete commits directly, a park is refused (FL-2, FL-3, FL-10, QU-7, QU-14)."""
     worker = start_worker(processes, engine.environment())
-    wait_until(lambda: _assert_registered(engine), seconds=20)
+    wait_until(lambda: _assert_registered(engine))
     for number in range(10):
         engine.play(f"jira:POC-{number % 3}")
     unfinished, parked = engine.start("jira:POC-9"), engine.start("jira:POC-8")
@@ -41,7 +40,7 @@ def test_a_full_redis_is_drained_and_ends_no_process_that_waits(
     with pytest.raises(CheckpointUnavailable):
         parked.park(reason="waits")
     with recovery.of("ten turns pending in a full Redis"):
-        wait_until(lambda: _assert_all_committed(engine), seconds=DRAINED_S)
+        wait_until(lambda: _assert_all_committed(engine))
     time.sleep(max(0.0, full_at + FULL_S - time.monotonic()))
     assert worker.running, worker.output
     assert clock.running, clock.output
@@ -49,7 +48,7 @@ def test_a_full_redis_is_drained_and_ends_no_process_that_waits(
     by_the_worker = Engine(engine.database_url, engine.redis_url)
     engine.told.append(by_the_worker.play("jira:POC-7"))
     engine.complete(parked)
-    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=DRAINED_S)
+    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)
     assert worker.running
     by_the_worker.close()
 

@@ -15,8 +15,6 @@ from tests.slow_line import Pace, SlowLine
 from turnledger.checkpoint import Turn
 from turnledger.store import Message
 
-SETTLED_S = 20
-
 # One way. The nearest is what a test has time for, the others are runs of `make faults`.
 PACES = [
     Pace(delay_s=0.005),
@@ -76,7 +74,7 @@ def test_a_call_takes_so_many_round_trips_and_none_times_out_or_doubles(
     trips, seconds = _play(lines)
     assert trips == TRIPS
     recovery.note(", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
-    wait_for_invariants(database_url, redis_url, told=lines.engine.told, seconds=SETTLED_S)
+    wait_for_invariants(database_url, redis_url, told=lines.engine.told)
 
 
 def _play(lines: Lines) -> tuple[dict[str, tuple[int, int]], dict[str, float]]:

@@ -13,8 +13,6 @@ from tests.standby import Standby
 from turnledger.store import Message, NoReplyOwed, StoreUnavailable
 from turnledger.workers.embedded import EmbeddedServers
 
-PROMOTED_S = 15
-
 
 @pytest.fixture
 def primary(private_servers: EmbeddedServers) -> Iterator[Engine]:
@@ -54,7 +52,7 @@ def test_turns_at_a_standby_are_flagged_and_kept_until_it_is_promoted(
     told = [*primary.told, *elsewhere.told]
     with recovery.of("the standby promoted"):
         standby.promote()
-        wait_for_invariants(standby.url, elsewhere.redis_url, told=told, seconds=PROMOTED_S)
+        wait_for_invariants(standby.url, elsewhere.redis_url, told=told)
     assert worker.running
     assert elsewhere.start().history_error is None
 
@@ -68,7 +66,7 @@ def test_a_failover_is_followed_by_the_url_that_names_both_servers(
     environment = engine.environment(TURNLEDGER_TRANSIENT_WAIT_S="1")
     worker, clock = start_worker(processes, environment), start_clock(processes, environment)
     engine.play()
-    wait_until(lambda: _assert_committed(engine), seconds=PROMOTED_S)
+    wait_until(lambda: _assert_committed(engine))
     standby.catch_up()
     running = engine.start("jira:POC-2")
     private_servers.postgres.kill()
@@ -78,7 +76,7 @@ def test_a_failover_is_followed_by_the_url_that_names_both_servers(
     engine.complete(flagged)
     with recovery.of("the standby promoted after the primary was killed"):
         standby.promote()
-        wait_for_invariants(standby.url, engine.redis_url, told=engine.told, seconds=PROMOTED_S)
+        wait_for_invariants(standby.url, engine.redis_url, told=engine.told)
     assert worker.running
     assert clock.running
     assert engine.start().history_error is None

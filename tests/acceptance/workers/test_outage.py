@@ -10,7 +10,6 @@ from turnledger.checkpoint import Turn
 from turnledger.workers.embedded import EmbeddedServers
 
 AWAY_S = 10
-CAUGHT_UP_S = 10
 
 
 def test_workers_wait_out_a_postgres_that_is_away(private_servers: EmbeddedServers, processes: Processes) -> None:
@@ -18,7 +17,7 @@ def test_workers_wait_out_a_postgres_that_is_away(private_servers: EmbeddedServe
     engine = Engine(private_servers.database_url, private_servers.redis_url)
     start_clock(processes, engine.environment())
     workers = [start_worker(processes, engine.environment(TURNLEDGER_TRANSIENT_WAIT_S="2")) for _ in range(2)]
-    wait_until(lambda: _assert_registered(engine, 2), seconds=20)
+    wait_until(lambda: _assert_registered(engine, 2))
     begun = [engine.start(f"jira:POC-{number % 10}") for number in range(200)]
     with ThreadPoolExecutor(1) as pool:
         completed = pool.submit(_complete_slowly, engine, begun)
@@ -27,7 +26,7 @@ def test_workers_wait_out_a_postgres_that_is_away(private_servers: EmbeddedServe
         time.sleep(AWAY_S)
         private_servers.postgres.start()
         completed.result()
-    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=CAUGHT_UP_S)
+    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)
     assert all(worker.running for worker in workers)
     engine.close()
 

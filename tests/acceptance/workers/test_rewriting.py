@@ -19,7 +19,8 @@ from turnledger.store.crash_points import CRASH_POINTS
 
 POINTS = [point for point in CRASH_POINTS if point.startswith("fit.")]
 TURN_S = 6.0  # what a turn's rewriting may take here
-BOUND_S = TURN_S + 3.0  # and a tick of the clock, and the commit
+MACHINE_S = 10.0  # what a busy machine may need to start a worker, tick and commit
+BOUND_S = TURN_S + MACHINE_S
 
 
 @pytest.fixture
@@ -50,18 +51,18 @@ def start_rewriter(processes: Processes, engine: Engine, endpoint: Endpoint, **m
     return processes.command("worker", "--queue", "rewrites", environment=environment(engine, endpoint, **more))
 
 
-def until_committed(engine: Engine, count: int, *, seconds: float = 20.0) -> None:
+def until_committed(engine: Engine, count: int) -> None:
     def check() -> None:
         assert len(entries(engine)) == count
 
-    wait_until(check, seconds=seconds)
+    wait_until(check)
 
 
 def asked_of(endpoint: Endpoint, count: int) -> None:
     def check() -> None:
         assert len(endpoint.asked) >= count
 
-    wait_until(check, seconds=20)
+    wait_until(check)
 
 
 def test_workers_of_both_queues_bring_a_turn_into_its_ledger(
@@ -76,11 +77,11 @@ def test_workers_of_both_queues_bring_a_turn_into_its_ledger(
     assert sent(engine, turns[0]) == [ACCOUNT, ACCOUNT]
     for process in (rewriter, committer):
         process.signal(signal.SIGTERM)
-        assert process.wait(seconds=10) == 0
+        assert process.wait() == 0
     assert "turn_rewritten" in rewriter.output
     assert "a long letter" not in rewriter.output
     assert endpoint.key not in rewriter.output
-    wait_until(lambda: check_at_rest(engine.redis_url), seconds=10)
+    wait_until(lambda: check_at_rest(engine.redis_url))
 
 
 def test_a_worker_killed_while_the_model_thinks_holds_up_its_ledger_no_longer_than_a_turns_time(
@@ -109,7 +110,7 @@ def test_another_worker_goes_on_where_one_was_killed(
     """At any step: the entry is written once, within the turn's time (RW-5, QU-4, FL-7)."""
     rewriter = start_rewriter(processes, engine, endpoint, TURNLEDGER_CRASH_AT=point)
     turn = complete_long(engine)
-    assert rewriter.wait(seconds=20) == -signal.SIGKILL
+    assert rewriter.wait() == -signal.SIGKILL
     killed_at = time.monotonic()
     start_rewriter(processes, engine, endpoint)
     start_worker(processes, engine.environment())
@@ -138,7 +139,7 @@ def test_a_worker_that_is_stopped_in_the_middle_leaves_the_rest_to_another(
     rewriter.signal(signal.SIGTERM)
     time.sleep(0.2)  # the signal has to arrive before the answer does
     go_on.set()
-    assert rewriter.wait(seconds=10) == 0
+    assert rewriter.wait() == 0
     assert entries(engine) == {}
     start_rewriter(processes, engine, endpoint)
     start_worker(processes, engine.environment())
@@ -159,7 +160,7 @@ def test_a_worker_that_cannot_rewrite_does_not_start(
 ) -> None:
     """And says what is missing (RW-2)."""
     process = processes.command("worker", *arguments, environment=engine.environment(**given))
-    assert process.wait(seconds=20) == 2
+    assert process.wait() == 2
     assert words in process.output
 
 
@@ -175,16 +176,16 @@ def test_up_starts_a_worker_that_rewrites_or_says_what_it_lacks(
     }
     process = processes.command("up", "--folder", str(folder), "--workers", "1", environment=given)
     if not model:
-        assert process.wait(seconds=40) == 2
+        assert process.wait() == 2
         assert "TURNLEDGER_REWRITE_MODEL is not set" in process.output
         return
-    process.wait_for_line("Ctrl-C stops it", seconds=40)
+    process.wait_for_line("Ctrl-C stops it")
     urls = dict(line.split()[-1].split("=", 1) for line in process.output.splitlines() if "export" in line)
     with Redis.from_url(urls["TURNLEDGER_REDIS_URL"]) as client:
 
         def check() -> None:
             assert client.scard("rq:workers:rewrites") == 1
 
-        wait_until(check, seconds=20)
+        wait_until(check)
     process.signal(signal.SIGINT)
-    assert process.wait(seconds=40) == 0
+    assert process.wait() == 0

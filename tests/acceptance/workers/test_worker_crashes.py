@@ -12,20 +12,20 @@ from turnledger.store.crash_points import CRASH_POINTS
 
 POINTS = [point for point in CRASH_POINTS if point.startswith("commit.")]
 RECOVERED_S = 60 / SCALE
-START_S = 3.0  # what a process may need to come up on a busy machine
+MACHINE_S = 10.0  # what a busy machine may add: shortened pauses do not make the work itself faster
 
 
 def _killed_at(engine: Engine, processes: Processes, point: str) -> float:
     """A worker dies at this point with some turns of two ledgers in hand; when it died."""
     worker = start_worker(processes, engine.environment(TURNLEDGER_CRASH_AT=point))
-    wait_until(lambda: _assert_registered(engine), seconds=20)
+    wait_until(lambda: _assert_registered(engine))
     first = engine.start("jira:POC-0", work_key="same")
     second = engine.start_again(first)
     for turn in (first, second):
         engine.complete(turn)
     for number in range(4):
         engine.play(f"jira:POC-{number % 2}")
-    assert worker.wait(seconds=20) == -signal.SIGKILL
+    assert worker.wait() == -signal.SIGKILL
     return time.monotonic()
 
 
@@ -40,8 +40,8 @@ def test_the_clock_commits_what_a_killed_worker_left_within_a_minute(
     """(FL-7, QU-4)"""
     start_clock(processes, engine.environment())
     died_at = _killed_at(engine, processes, point)
-    wait_until(lambda: check_committed(engine.redis_url, engine.told), seconds=20)
-    assert time.monotonic() - died_at < RECOVERED_S
+    wait_until(lambda: check_committed(engine.redis_url, engine.told))
+    assert time.monotonic() - died_at < RECOVERED_S + MACHINE_S
     check_ledgers(engine.database_url, engine.redis_url, told=engine.told)
 
 
@@ -50,6 +50,6 @@ def test_another_worker_alone_takes_over_from_a_killed_one(engine: Engine, proce
     """(FL-7, QU-4)"""
     died_at = _killed_at(engine, processes, point)
     start_worker(processes, engine.environment())
-    wait_until(lambda: check_committed(engine.redis_url, engine.told), seconds=20)
-    assert time.monotonic() - died_at < RECOVERED_S + START_S
-    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=20)
+    wait_until(lambda: check_committed(engine.redis_url, engine.told))
+    assert time.monotonic() - died_at < RECOVERED_S + MACHINE_S
+    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)

@@ -37,7 +37,7 @@ def test_a_job_whose_turn_another_worker_commits_while_it_waits_comes_to_an_end(
 
         database = Database(StoreSettings(database_url=proxy.url))
         waiting = Committer(records=engine.records, database=database, settings=WorkerSettings(), sleep=sleep)
-        with within(5):
+        with within():
             waiting.persist(turn.turn_id)
         database.close()
     check_ledgers(engine.database_url, engine.redis_url, told=[turn])
@@ -48,7 +48,7 @@ def test_a_turn_that_its_ledger_list_has_lost_is_committed_also_when_its_job_kil
     turn = engine.play()
     engine.redis.hset(engine.keys.record(turn.turn_id), "attempts", ENOUGH_TO_BE_ALONE)
     engine.redis.delete(engine.keys.pending(engine.ledger_of(turn)))
-    with within(5):
+    with within():
         engine.committer().persist(turn.turn_id)
     assert engine.state(turn.turn_id) == "committed"
 
@@ -82,7 +82,7 @@ def test_a_job_waits_for_the_ledger_that_another_worker_holds_and_goes_back(engi
         other.begin(lambda: engine.committer().persist(first.turn_id))
         while other.at != "commit.written":
             other.step()
-        with within(5), pytest.raises(CommitPostponed):
+        with within(), pytest.raises(CommitPostponed):
             engine.committer().persist(second.turn_id)
         other.finish()
     engine.committer().persist(second.turn_id)

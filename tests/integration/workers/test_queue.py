@@ -163,12 +163,12 @@ def test_a_job_that_is_deleted_while_it_runs_commits_its_turn(engine: Engine, pr
         connection.execute(ledger_is_held)
         worker = start_worker(processes, engine.environment())
         with rq_queue(engine) as queue:
-            wait_until(lambda: _is_started(queue, turn.turn_id), seconds=10)
+            wait_until(lambda: _is_started(queue, turn.turn_id))
             job = queue.fetch_job(job_id(turn.turn_id))
             assert job is not None
             job.delete()
-    wait_until(lambda: _is_committed(engine, turn.turn_id), seconds=10)
-    wait_until(lambda: check_at_rest(engine.redis_url), seconds=10)
+    wait_until(lambda: _is_committed(engine, turn.turn_id))
+    wait_until(lambda: check_at_rest(engine.redis_url))
     assert worker.running
 
 

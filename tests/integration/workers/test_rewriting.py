@@ -260,7 +260,7 @@ def test_only_that_ledgers_later_turns_wait(engine: Engine, fitting: Fitting) ->
     long = complete_long(engine)
     after = [engine.play() for _ in range(3)]
     other = engine.play("jira:OTHER-1")
-    with within(10):
+    with within():
         engine.commit_all()
     assert set(entries(engine)) == {before.turn_id, other.turn_id}
     assert engine.pending(long.ledger) == [long.turn_id, *(turn.turn_id for turn in after)]
@@ -340,7 +340,7 @@ def test_a_turn_that_nobody_begins_to_rewrite_is_waited_for_only_so_long(databas
     engine = Engine(database_url, redis_url, rewriting="on", rewrite_wait_s=1e-3)
     waits = complete_long(patient, conversation="jira:WAITS-1")
     turn, after = complete_long(engine), engine.play()
-    with within(10):
+    with within():
         while len(entries(engine)) < 2:
             engine.clock().sweep()
     assert list(entries(engine)) == [turn.turn_id, after.turn_id]
@@ -490,7 +490,7 @@ def test_a_turns_time_is_up_whatever_becomes_of_its_worker(
     """Whoever commits then takes it with names; the worker that still sits there stores nothing (RW-5)."""
 
     def answer(_: object) -> str:
-        with within(10):
+        with within():
             while not entries(engine):
                 engine.clock().sweep()
         return "short"
@@ -553,7 +553,7 @@ def test_a_redis_that_is_full_gets_names_once_the_time_is_up(engine: Engine, fit
             full = Fitting(engine, endpoint)
             with pytest.raises(CheckpointUnavailable):
                 full.fitter(within_s=1.0).fit(turn.turn_id)
-            with within(10):
+            with within():
                 while not entries(engine):
                     engine.committer().commit_ledger(turn.ledger)
     finally:

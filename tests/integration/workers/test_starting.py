@@ -33,7 +33,7 @@ def test_a_worker_refuses_a_redis_that_may_lose_turns(engine: Engine, processes:
     """(FL-5)"""
     turn = engine.play()
     worker = start_worker(processes, engine.environment())
-    assert worker.wait(seconds=10) != 0
+    assert worker.wait() != 0
     assert f"set {setting}" in worker.output
     assert engine.state(turn.turn_id) == "completed"
 
@@ -43,7 +43,7 @@ def test_a_worker_refuses_a_schema_that_is_not_there(
 ) -> None:
     """(CK-15)"""
     worker = start_worker(processes, engine.environment(TURNLEDGER_DATABASE_URL=empty_database_url))
-    assert worker.wait(seconds=10) != 0
+    assert worker.wait() != 0
     assert "SchemaMismatch" in worker.output
 
 
@@ -54,7 +54,7 @@ def test_a_worker_refuses_another_prefix_than_rq_was_imported_with(engine: Engin
         "from turnledger.workers.worker import run_worker; run_worker()"
     )
     worker = processes.snippet(source, environment=engine.environment())
-    assert worker.wait(seconds=10) != 0
+    assert worker.wait() != 0
     assert "rq was imported with the prefix 'one', the settings say 'two'" in worker.output
 
 

@@ -69,7 +69,7 @@ def test_trouble_that_lasts_puts_the_job_back_and_rejects_nothing(engine: Engine
     """(QU-7)"""
     turn = engine.play()
     _execute(engine, _raise_on_every_entry(sqlstate))
-    with within(10), pytest.raises(CommitPostponed):
+    with within(), pytest.raises(CommitPostponed):
         _committer(engine, settings=IMPATIENT).persist(turn.turn_id)
     assert engine.state(turn.turn_id) == "completed"
     assert engine.pending(engine.ledger_of(turn)) == [turn.turn_id]
@@ -89,7 +89,7 @@ def test_a_real_deadlock_costs_the_commit_a_second_try_and_nothing_else(engine: 
         _wait_for_a_waiting_lock(engine)
         other.execute("SELECT 1 FROM turnledger.ledger FOR UPDATE")  # granted once the commit has given up
         other.rollback()
-    commit.join(10)
+    commit.join()
     database.close()
     assert pauses
     assert engine.state(turn.turn_id) == "committed"
@@ -101,7 +101,7 @@ def test_a_statement_that_takes_too_long_is_tried_again(engine: Engine) -> None:
     _execute(engine, _on_every_entry("PERFORM pg_sleep(5);"))
     database = Database(StoreSettings(database_url=engine.database_url, statement_timeout_ms=100))
     try:
-        with within(10), pytest.raises(CommitPostponed, match="57014"):
+        with within(), pytest.raises(CommitPostponed, match="57014"):
             _committer(engine, database=database, settings=IMPATIENT).persist(turn.turn_id)
     finally:
         database.close()
@@ -115,7 +115,7 @@ def test_a_postgres_that_became_read_only_is_waited_for(engine: Engine) -> None:
     _execute(engine, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     database = Database(StoreSettings(database_url=engine.database_url))
     try:
-        with within(10), pytest.raises(CommitPostponed, match="25006"):
+        with within(), pytest.raises(CommitPostponed, match="25006"):
             _committer(engine, database=database, settings=IMPATIENT).persist(turn.turn_id)
     finally:
         database.close()
@@ -129,7 +129,7 @@ def test_a_held_ledger_sends_its_job_back_and_its_turns_keep_their_order(engine:
     first, second = engine.play(), engine.play()
     with psycopg.connect(engine.database_url) as other:
         other.execute("SELECT 1 FROM turnledger.ledger FOR UPDATE")
-        with within(5), pytest.raises(CommitPostponed, match="55P03"):
+        with within(), pytest.raises(CommitPostponed, match="55P03"):
             _committer(engine).persist(second.turn_id)
     _committer(engine).persist(second.turn_id)
     assert [engine.redis.hget(engine.keys.record(turn.turn_id), "ordinal") for turn in (first, second)] == ["1", "2"]
@@ -144,13 +144,13 @@ def test_what_a_person_must_repair_stops_the_worker_with_everything_pending(
     environment = engine.environment(TURNLEDGER_DATABASE_URL=plain_worker_url)
     worker = start_worker(processes, environment)
     engine.play("jira:OK-1")
-    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told, seconds=10)
+    wait_for_invariants(engine.database_url, engine.redis_url, told=engine.told)
     turns = [engine.start(f"jira:POC-{number}") for number in range(3)]
     _execute(engine, breaks)
     for turn in turns:
         engine.complete(turn)
 
-    assert worker.wait(seconds=10) == 1
+    assert worker.wait() == 1
     assert "worker_stops" in worker.output
     assert [engine.state(turn.turn_id) for turn in turns] == ["completed"] * 3
 
@@ -207,6 +207,6 @@ def _connected(engine: Engine) -> Iterator["psycopg.Connection[tuple[object, ...
 
 
 def _wait_for_a_waiting_lock(engine: Engine) -> None:
-    with _connected(engine) as connection, within(10):
+    with _connected(engine) as connection, within():
         while not connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
             pass
