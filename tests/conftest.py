@@ -15,6 +15,7 @@ import psycopg
 import pytest
 import redis
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.endpoint import Endpoint, served
 from tests.engine import Engine
@@ -31,6 +32,10 @@ from turnledger.workers.settings import WorkerSettings
 _TEMPLATE = "migrated_template"
 _FOLDER = Path(__file__).parent
 _numbers = itertools.count(1)
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("turnledger", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("turnledger")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

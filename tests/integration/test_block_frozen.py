@@ -44,7 +44,7 @@ def _start(node: Turns, ledger: LedgerName, ask: str) -> Turn:
     return node.start(agent=ledger.agent, conversation=ledger.conversation, triggered_by=ask)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(turns, st.lists(st.sampled_from(HAPPENINGS), max_size=4), st.integers(1, 3))
 def test_the_block_is_the_same_bytes_on_every_node(
     stores: Stores,

@@ -116,7 +116,7 @@ def commands(draw: st.DrawFn) -> tuple[str, ...]:
     return (name, f"{kind}:{number}", *draw(TYPED[f"{name} {kind}"]))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(commands(), min_size=1, max_size=25))
 def test_commands_answer_and_write_as_in_redis(stores: Stores, asked: list[tuple[str, ...]]) -> None:
     """Each command on its own, in any order, on keys of its kind."""

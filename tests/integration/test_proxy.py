@@ -9,6 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.processes import PATIENCE_S
 from tests.proxy import DropAfter, DropReply, DropRequest, Proxy
 
 
@@ -43,7 +44,7 @@ def test_a_dropped_request_never_reaches_the_server(proxy: Proxy, through: redis
     proxy.arm(DropRequest(b"dropped-value"))
     with pytest.raises(redis.ConnectionError):
         through.set("key", "dropped-value")
-    assert proxy.fired.wait(1)
+    assert proxy.fired.wait(PATIENCE_S)
     assert direct.get("key") == "before"
 
 
@@ -53,7 +54,7 @@ def test_a_dropped_reply_leaves_the_request_carried_out(
     proxy.arm(DropReply(b"kept-value"))
     with pytest.raises(redis.ConnectionError):
         through.set("key", "kept-value")
-    assert proxy.fired.wait(1)
+    assert proxy.fired.wait(PATIENCE_S)
     assert direct.get("key") == "kept-value"
 
 
@@ -76,7 +77,7 @@ def test_the_connection_is_dropped_after_that_many_bytes_of_replies(proxy: Proxy
     proxy.arm(DropAfter(reply_bytes=500))
     with pytest.raises(redis.ConnectionError):
         through.get("key")
-    assert proxy.fired.wait(1)
+    assert proxy.fired.wait(PATIENCE_S)
     assert through.get("key") == "x" * 1000
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turnledger.store.block import (
@@ -261,7 +261,6 @@ def test_a_total_that_is_not_known_counts_nothing() -> None:
 sizes = st.lists(st.integers(0, 30_000) | st.integers(0, 3_000), min_size=1, max_size=20)
 
 
-@settings(deadline=None)
 @given(sizes, st.integers(0, 50), st.integers(0, 3), st.integers(1_000, 30_000))
 def test_budget_wholeness_and_counts(sizes: list[int], gone: int, unreadable: int, budget: int) -> None:
     """The budget holds unless the newest entry alone exceeds it; nothing is cut; counts add up (BL-5)."""
@@ -275,7 +274,6 @@ def test_budget_wholeness_and_counts(sizes: list[int], gone: int, unreadable: in
     assert len(shown) + _counted(block) == total
 
 
-@settings(deadline=None)
 @given(sizes, st.sets(st.integers(1, 20), min_size=1), st.integers(0, 7_000), st.integers(1_000, 30_000))
 def test_budget_and_counts_hold_with_any_account(sizes: list[int], told: set[int], length: int, budget: int) -> None:
     """(BL-5)"""
@@ -371,7 +369,6 @@ tricky_entries = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(tricky_entries, min_size=1, max_size=3))
 def test_no_text_passes_for_structure(given_entries: list[Entry]) -> None:
     """However lines are told apart, those that look like structure are the renderer's own (BL-13)."""
@@ -382,7 +379,6 @@ def test_no_text_passes_for_structure(given_entries: list[Entry]) -> None:
     assert not any(line.lstrip().startswith("```") for line in block.splitlines())
 
 
-@settings(deadline=None)
 @given(st.lists(tricky_entries, min_size=1, max_size=3))
 def test_same_entries_same_bytes(given_entries: list[Entry]) -> None:
     """The same entries give the same bytes, at every look (BL-8)."""

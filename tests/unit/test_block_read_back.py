@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.block_reader import FIELDS, NOTHING_SENT, UNDELIVERED, ReadEntry, read_block
@@ -61,7 +61,6 @@ def expected(entry: Entry) -> ReadEntry:
     return ReadEntry(entry.turn_id if entry.completed_at else None, entry.completed_at, there, lines)
 
 
-@settings(deadline=None)
 @given(entries)
 @example([Entry(turn_id="t1", entry_id="e1", reply=Replied("\n"), triggered_by="", set_out_to=" ")])
 def test_every_text_comes_back(given_entries: list[Entry]) -> None:
@@ -70,7 +69,6 @@ def test_every_text_comes_back(given_entries: list[Entry]) -> None:
     assert read_block(block) == ([], [expected(each) for each in given_entries])
 
 
-@settings(deadline=None)
 @given(entries, st.integers(0, 9), st.integers(0, 3))
 def test_what_is_not_shown_is_told_by_the_renderer_alone(
     given_entries: list[Entry], gone: int, unreadable: int
@@ -82,7 +80,6 @@ def test_what_is_not_shown_is_told_by_the_renderer_alone(
     assert sum(int(line[1:].split()[0]) for line in opening) + len(found) == total
 
 
-@settings(deadline=None)
 @given(entries, text)
 def test_an_account_cannot_pass_for_an_entry(given_entries: list[Entry], words: str) -> None:
     """What a model wrote is a text like any other (BL-5, BL-13)."""

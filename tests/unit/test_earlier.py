@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.block_reader import read_block
@@ -80,7 +80,6 @@ def _block(turns: list[Earlier], *, trimmed: int, most: int) -> str:
     return earlier_block(beginning, uncommitted=uncommitted, **options)
 
 
-@settings(deadline=None)
 @given(earlier_turns, st.integers(0, 5), st.integers(1, 12))
 def test_every_earlier_turn_is_there_once_in_its_order(turns: list[Earlier], trimmed: int, most: int) -> None:
     """The newest by time, then ordinal; what is not there is counted, and counts add up (BL-1, BL-5, BL-9, ST-1)."""
@@ -101,7 +100,6 @@ def test_every_earlier_turn_is_there_once_in_its_order(turns: list[Earlier], tri
     ]
 
 
-@settings(deadline=None)
 @given(earlier_turns, st.integers(0, 5))
 def test_where_a_turn_is_kept_changes_no_byte(turns: list[Earlier], trimmed: int) -> None:
     """A block tells of what happened, not of how far its commit is (BL-8, BL-9)."""

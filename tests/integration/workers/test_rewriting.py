@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.endpoint import DEFAULT_TOKENS, Endpoint, Handler, closing_in_the_middle, computing, raw, saying, served
 from tests.engine import Engine, within
 from tests.failover import fail_over, replica_of
-from tests.processes import Processes
+from tests.processes import PATIENCE_S, Processes
 from tests.proxy import Proxy
 from tests.rewriting import ACCOUNT, ANOTHER, LONG, Fitting, answering, complete_long, entries, lose_job, named, sent
 from turnledger.checkpoint import CheckpointSettings, CheckpointUnavailable
@@ -505,7 +505,7 @@ def test_a_turns_time_is_up_whatever_becomes_of_its_worker(
 def test_pieces_for_which_no_time_is_left_have_names(engine: Engine, endpoint: Endpoint, fitting: Fitting) -> None:
     """Those that have their accounts keep them (RW-5)."""
     released = threading.Event()
-    endpoint.says(saying("short"), lambda handler, _: (released.wait(10), handler.connection.close())[-1])
+    endpoint.says(saying("short"), lambda handler, _: (released.wait(PATIENCE_S), handler.connection.close())[-1])
     turn = complete_long(engine, LONG, ANOTHER)
     fitting.fitter(within_s=2.0).fit(turn.turn_id)
     released.set()
