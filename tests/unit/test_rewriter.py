@@ -191,7 +191,7 @@ def test_an_endpoint_that_drips_is_cut_off_when_the_time_is_up(
 ) -> None:
     """Although no single wait is long (RW-5)."""
     endpoint.says(dripping(released))
-    made = ask(rewriters(left=TimeLeft(0.3)))
+    made = ask(rewriters(left=TimeLeft(1.5)))
     assert made.text is None
     assert made.tokens > 0
 
@@ -214,7 +214,7 @@ def test_an_endpoint_that_never_comes_to_its_answer_is_cut_off(
 ) -> None:
     """Although it says something all the time (RW-5)."""
     endpoint.says(dripping_headers(released))
-    made = ask(rewriters(left=TimeLeft(0.3)), "x" * (200_000 if split else 500))
+    made = ask(rewriters(left=TimeLeft(1.5)), "x" * (200_000 if split else 500))
     assert made.text is None
     assert made.tokens > 0
 

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from tests.endpoint import DEFAULT_TOKENS, Endpoint, Handler, closing_in_the_middle, computing, raw, saying, served
 from tests.engine import Engine, within
 from tests.failover import fail_over, replica_of
+from tests.ledger_checks import wait_for, wait_until
 from tests.processes import PATIENCE_S, Processes
 from tests.proxy import Proxy
 from tests.rewriting import ACCOUNT, ANOTHER, LONG, Fitting, answering, complete_long, entries, lose_job, named, sent
@@ -489,15 +490,21 @@ def test_a_turns_time_is_up_whatever_becomes_of_its_worker(
 ) -> None:
     """Whoever commits then takes it with names; the worker that still sits there stores nothing (RW-5)."""
 
+    committed: list[str] = []
+
+    def sweep() -> None:
+        engine.clock().sweep()
+        assert entries(engine)
+
     def answer(_: object) -> str:
-        with within():
-            while not entries(engine):
-                engine.clock().sweep()
+        wait_until(sweep)
+        committed.extend(entries(engine))
         return "short"
 
     endpoint.says(computing(answer))
     turn = complete_long(engine)
-    fitting.fitter(within_s=0.2).fit(turn.turn_id)
+    fitting.fitter(within_s=1.0).fit(turn.turn_id)
+    wait_for(lambda: committed == [turn.turn_id])
     engine.commit_all()
     assert sent(engine, turn) == named(LONG)
 
@@ -507,7 +514,7 @@ def test_pieces_for_which_no_time_is_left_have_names(engine: Engine, endpoint: E
     released = threading.Event()
     endpoint.says(saying("short"), lambda handler, _: (released.wait(PATIENCE_S), handler.connection.close())[-1])
     turn = complete_long(engine, LONG, ANOTHER)
-    fitting.fitter(within_s=2.0).fit(turn.turn_id)
+    fitting.fitter(within_s=4.0).fit(turn.turn_id)
     released.set()
     engine.commit_all()
     assert sent(engine, turn) == [ACCOUNT, *named(ANOTHER)]
@@ -541,7 +548,7 @@ def test_redis_that_goes_away_in_the_middle_loses_nothing(engine: Engine, endpoi
 def test_a_redis_that_is_full_gets_names_once_the_time_is_up(engine: Engine, fitting: Fitting) -> None:
     """No write is needed for that (FL-10, RW-5)."""
     turn = complete_long(engine)
-    fitter = fitting.fitter(within_s=1.0)
+    fitter = fitting.fitter(within_s=3.0)
 
     def fill(_: object) -> str:
         engine.redis.config_set("maxmemory", "1")
@@ -552,7 +559,7 @@ def test_a_redis_that_is_full_gets_names_once_the_time_is_up(engine: Engine, fit
             endpoint.says(computing(fill))
             full = Fitting(engine, endpoint)
             with pytest.raises(CheckpointUnavailable):
-                full.fitter(within_s=1.0).fit(turn.turn_id)
+                full.fitter(within_s=3.0).fit(turn.turn_id)
             with within():
                 while not entries(engine):
                     engine.committer().commit_ledger(turn.ledger)
