@@ -82,7 +82,7 @@ def test_restore_leaves_a_job_alone_that_is_on_its_way(records: Records, place: 
     completed(records, "t1")
     keys, redis = records.keys, records.redis
     if place == "just taken":
-        redis.rpoplpush(keys.queue, keys.taken_jobs)
+        redis.rpoplpush(keys.queue, keys.taken(keys.queue))
     elif place == "running":
         redis.hset(keys.job("t1"), "status", "started")
         redis.delete(keys.queue)

@@ -112,11 +112,6 @@ class Keys:
         """RQ's registry of failed commit jobs."""
         return self.failed(self.queue)
 
-    @property
-    def taken_jobs(self) -> str:
-        """RQ's list of commit jobs that a worker has taken off the queue and not yet begun."""
-        return self.taken(self.queue)
-
     def failed(self, queue: str) -> str:
         """RQ's registry of the failed jobs of a queue, by the queue's key."""
         return queue.replace(":queue:", ":failed:", 1)

@@ -27,7 +27,6 @@ FIELDS = (
     "kept_steps", "code", "failure_id", "failure", "first",
 )  # fmt: skip
 LIST_PART = 1_000  # ids of a list read at once: about 40 KB, well under a millisecond
-_LISTS = ("pending", "rejected", "open")
 _STEPS = ":steps"
 _NAMES = " ".join(FIELDS)
 

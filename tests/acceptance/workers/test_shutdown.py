@@ -102,7 +102,7 @@ def _given_while_stopped(engine: Engine, worker: Process) -> Told:
         wait_until(lambda: _assert_waiting(engine))
         worker.signal(signal.SIGSTOP)
         turn = engine.play()
-        if engine.redis.lrange(engine.keys.taken_jobs, 0, -1) == [f"turn-{turn.turn_id}"]:
+        if engine.redis.lrange(engine.keys.taken(engine.keys.queue), 0, -1) == [f"turn-{turn.turn_id}"]:
             return turn
         worker.signal(signal.SIGCONT)  # that look was over before the job came
         wait_until(lambda: check_committed(engine.redis_url, engine.told))

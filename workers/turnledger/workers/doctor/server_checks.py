@@ -9,7 +9,6 @@ LEAST_POSTGRES = (18,)  # the one that everything is tested on
 LEAST_RQ, FIRST_UNKNOWN_RQ = (3,), (4,)
 LEAST_REDIS_PY = (5, 2)
 LARGEST_SKEW_S = 1.0  # retention, leases and reports bear it; a host that is further off has lost its time server
-PERCENT = 100
 
 
 def _access(facts: Facts) -> Look:
