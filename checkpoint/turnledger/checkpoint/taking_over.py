@@ -209,13 +209,16 @@ def let_go(records: Records, database: Database, *, claim: Claim, record: Record
         return
     if isinstance(error, TurnEnded):
         records.end(claim, ledger=record.ledger, state=error.state, fields={}, operation=new_token())
-        return
-    if not isinstance(error, AlreadyHandled):
+    elif isinstance(error, AlreadyHandled):
+        _end_handled(records, database, claim=claim, record=record, first=error.turn_id)
+    else:
         blocked = error.reason if isinstance(error, TurnBlocked) else record.blocked
         fields: Fields = {"state": "parked", "reason": record.reason or OWNER_LOST, "blocked": blocked}
         records.save(claim, fields={**fields, "slice": record.slice - 1}, lease="give up")  # nobody ran the turn
-        return
-    first = error.turn_id
+
+
+def _end_handled(records: Records, database: Database, *, claim: Claim, record: Record, first: str) -> None:
+    """The work is done: by this run itself, or by `first`, another run of its work key."""
     own = first == record.turn_id
     ended_at_ms = records.end(
         claim,
