@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -32,6 +33,10 @@ from turnledger.workers.settings import WorkerSettings
 _TEMPLATE = "migrated_template"
 _FOLDER = Path(__file__).parent
 _numbers = itertools.count(1)
+
+# A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("turnledger", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -48,7 +48,7 @@ def test_a_worker_that_needs_repair_is_told_from_one_that_crashed(monkeypatch: p
     with capture_logs() as logs:
         supervised = Supervisor([["no-such-command"]], settings=WorkerSettings())
         (child,) = supervised.process_ids
-        with within(30):
+        with within():
             while supervised.process_ids:
                 time.sleep(0.01)
         supervised.tend()
@@ -95,7 +95,7 @@ def _pause_after_death(supervisor: Supervisor) -> float:
     """For how long no process was there before the next one was started."""
     for process_id in supervisor.process_ids:
         psutil.Process(process_id).kill()
-    with within(30):
+    with within():
         while supervisor.process_ids:
             time.sleep(0.01)
         died_at = time.monotonic()
