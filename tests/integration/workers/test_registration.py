@@ -7,6 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.engine import Engine
+from tests.proxy import Proxy
+from turnledger.checkpoint import CheckpointSettings
 from turnledger.workers.cli.fleet import Fleet
 from turnledger.workers.settings import WorkerSettings
 from turnledger.workers.worker import LOOK_S, TurnWorker, rq_connection
@@ -48,6 +50,26 @@ def test_a_worker_waits_for_a_reply_little_longer_than_it_looks_for_a_job(engine
     """(FL-7): RQ itself would wait a minute for a Redis whose host is gone."""
     patience_s = worker.connection.connection_pool.connection_kwargs["socket_timeout"]
     assert patience_s == engine.settings.redis_reply_timeout_s + LOOK_S
+
+
+def test_a_worker_whose_redis_goes_away_between_two_jobs_waits_for_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(QU-7): whatever it asks of Redis first; it does not end as one that had a job in hand."""
+    with Proxy(engine.redis_url) as proxy:
+        far = CheckpointSettings(redis_url=proxy.url, redis_retries=0)
+        with closing(rq_connection(far)) as redis:
+            worker = TurnWorker(far.commit_queue, redis=redis, settings=WorkerSettings())
+            worker.register_birth()
+            turn = engine.play()
+            proxy.cut()
+            monkeypatch.setattr("turnledger.workers.worker.time.sleep", lambda _: proxy.restore())
+            with capture_logs() as logs:
+                worker.check_for_suspension(False)  # noqa: FBT003  # RQ's signature
+                found = worker.dequeue_job_and_maintain_ttl(1)
+        assert found is not None
+        assert found[0].id == f"turn-{turn.turn_id}"
+        assert [log["event"] for log in logs].count("worker_without_redis") == 2
 
 
 def _alive(engine: Engine, worker: TurnWorker) -> int:

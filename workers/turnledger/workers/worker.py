@@ -137,6 +137,15 @@ class TurnWorker(SimpleWorker):
                 raise
             log.warning("worker_not_signed_off", reason=str(error))
 
+    def check_for_suspension(self, burst: bool) -> None:  # noqa: FBT001  # RQ's signature
+        """Whether somebody has suspended all workers; without Redis the look for a job that follows waits."""
+        try:
+            super().check_for_suspension(burst)
+        except RedisError as error:
+            if not is_transient(error):
+                raise
+            log.warning("worker_without_redis", reason=str(error))
+
     def dequeue_job_and_maintain_ttl(
         self,
         timeout: int | None,
@@ -146,7 +155,6 @@ class TurnWorker(SimpleWorker):
 
         Nothing may break off a look: the job that it has just taken off the queue would be nobody's for a minute.
         """
-        self.set_state(WorkerStatus.IDLE)
         while not self._stop_requested:
             self.sign_of_life.give()
             try:
@@ -161,6 +169,7 @@ class TurnWorker(SimpleWorker):
         raise StopRequested
 
     def _look_for_job(self, timeout: int | None) -> tuple[Job, Queue] | None:
+        self.set_state(WorkerStatus.IDLE)
         self.heartbeat()
         if self.should_run_maintenance_tasks:
             self.run_maintenance_tasks()
