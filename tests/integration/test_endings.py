@@ -133,6 +133,19 @@ def test_an_undelivered_reply_is_in_the_entry_and_nowhere_else(stores: Stores, n
     assert stores.rows("SELECT seq FROM ledger_event WHERE ledger_event::text LIKE '%secret%'") == []
 
 
+def test_a_reviewer_who_closes_a_turn_does_not_make_its_draft_history(stores: Stores, node: Turns) -> None:
+    """Drafted twice, judged, never sent: only the entry has the words (EN-12)."""
+    turn = begin(node)
+    turn.save(steps=[user("Please fix it"), calling("c1"), result("c1"), assistant("the secret reply")])
+    turn.save(steps=[user("Not like this"), assistant("the secret reply"), user("Closed by the reviewer")])
+    turn.complete(reply=Undelivered("the secret reply"))
+    waiting = begin(node)
+    assert [step.role for step in waiting.history()] == ["user", "assistant", "tool"]
+    stores.drain()
+    assert [step.role for step in waiting.history()] == ["user", "assistant", "tool"]
+    assert stores.rows("SELECT seq FROM ledger_event WHERE ledger_event::text LIKE '%secret%'") == []
+
+
 def test_the_entry_id_is_the_same_in_every_retry(stores: Stores, node: Turns) -> None:
     """It is minted once and kept in the record (EN-10)."""
     turn = begin(node)

@@ -22,6 +22,7 @@ CALLING = openai_step(
 )
 ANSWER = openai_step({"role": "tool", "tool_call_id": "c1", "content": "fine"})
 WORDS = openai_step({"role": "assistant", "content": "Done"})
+RAW_WORDS = Step.raw(role="assistant", content='{"content": ["D\\u006fne", "Done"]}')
 ASK = openai_step({"role": "user", "content": "Please"})
 
 
@@ -125,12 +126,18 @@ def test_a_failure_that_files_an_entry_handles_nothing() -> None:
         (Undelivered(""), [WORDS], 0),
         (Undelivered("Done"), [CALLING, ANSWER], 2),
         (Undelivered("Done"), [CALLING], 1),
-        (Undelivered("Done"), [WORDS, ASK], 2),
+        (Undelivered("Done"), [WORDS, ASK], 0),
+        (Undelivered("Done"), [ASK, WORDS, ASK, WORDS, ASK], 1),
+        (Undelivered("Done"), [ASK, CALLING, ANSWER, WORDS, ASK], 3),
+        (Undelivered("Done"), [ASK, RAW_WORDS, ASK], 1),
+        (Undelivered("Do"), [ASK, WORDS, ASK], 3),
+        (Undelivered(""), [ASK, WORDS, ASK], 3),
+        (Replied("Done"), [ASK, WORDS, ASK], 3),
         (Undelivered("Done"), [], 0),
     ],
 )
 def test_the_words_of_an_undelivered_reply_are_no_history(reply: Reply, steps: list[Step], kept: int) -> None:
-    """The last assistant step is left out, unless it makes calls (EN-12)."""
+    """Left out are the last assistant step, unless it makes calls, and earlier drafts with the same words (EN-12)."""
     assert kept_steps(steps, reply) == draft(reply, steps=steps).fields["kept_steps"] == kept
 
 

@@ -49,6 +49,7 @@ SLACK = {
         {"channel": "D4", "thread_root": "1719.5", "ts": "1720.1"}, "slack:D4", "slack:D4:1719.5"
     ),
     "an empty type counts as none": Case({"channel": "D4", "channel_type": "", "ts": "1.1"}, "slack:D4"),
+    "so does a blank one": Case({"channel": "D4", "channel_type": " ", "ts": "1.1"}, "slack:D4"),
     "a stated type wins over the letter": Case(
         {"channel": "D4", "channel_type": "channel", "ts": "1.1"}, "slack:D4:1.1"
     ),
@@ -73,6 +74,7 @@ MATTERMOST = {
         {"channel": "c1", "channel_type": "G", "root_id": "p1", "post_id": "p2"}, "mattermost:c1", "mattermost:c1:p1"
     ),
     "no type: only the type tells": Case({"channel": "D4", "channel_type": None, "post_id": "p1"}, None),
+    "a blank type is none": Case({"channel": "c1", "channel_type": " ", "post_id": "p1"}, None),
     "no channel": Case({"channel": " ", "channel_type": "D", "post_id": "p1"}, None),
     "no post": Case({"channel": "c1", "channel_type": "O", "root_id": "", "post_id": ""}, None),
 }
@@ -95,6 +97,12 @@ GITLAB = {
     "a project by its number": Case({"project": 12, "issue": "7"}, "gitlab:12#7"),
     "neither": Case({"project": "acme/api"}, None),
     "no project": Case({"project": "", "issue": 7}, None),
+    "an issue, with an empty merge request": Case(
+        {"project": "acme/api", "merge_request": "", "issue": 7}, "gitlab:acme/api#7"
+    ),
+    "a merge request, with an empty issue": Case(
+        {"project": "acme/api", "merge_request": 7, "issue": " "}, "gitlab:acme/api!7"
+    ),
     "an empty merge request is no issue": Case({"project": "acme/api", "merge_request": " "}, None),
 }
 PLAIN: dict[str, tuple[Any, Any, str | None]] = {

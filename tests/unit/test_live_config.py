@@ -118,6 +118,10 @@ def test_what_a_key_may_not_hold_is_refused_by_its_full_path(line: str, words: s
         (f"{PATH}: {{enabled: false}}", f"{PATH} is not read"),
         ("turn_engine: {conversation_session.enabled: false}", f"{PATH}.enabled is not read"),
         ("turn_engine: {a: 1}\nturn_engine: {b: 1}", "turn_engine stands twice (again in line 2)"),
+        ("turn_engin: {conversation_session: {enabled: false}}", "turn_engin is not known (is turn_engine meant?)"),
+        ("turnEngine: {conversation_session: {enabled: false}}", "turnEngine is not known (is turn_engine meant?)"),
+        ("turn_engine: {conversation_sesion: {enabled: false}}", "turn_engine.conversation_sesion is not known"),
+        ("turn_engine: {conversation-session: {enabled: false}}", "is conversation_session meant?"),
         ("a: [1", "cannot be read as YAML: expected ',' or ']'"),
         ("a: *nowhere", "cannot be read as YAML: found undefined alias"),
         ("a: 1\n---\nb: 2", "cannot be read as YAML"),
@@ -126,7 +130,7 @@ def test_what_a_key_may_not_hold_is_refused_by_its_full_path(line: str, words: s
     ],
 )
 def test_a_file_that_would_not_do_what_its_writer_thinks_is_refused(text: str, words: str) -> None:
-    """Also where our own name stands at a level at which nobody reads it (RT-1)."""
+    """Also where our own name stands at a level at which nobody reads it, or is misspelt (RT-1)."""
     assert words in refusal(text)
 
 
@@ -146,6 +150,15 @@ def test_what_is_the_engines_is_left_to_the_engine() -> None:
         "    <<: *base\n    retention_days: 11\n"
     )
     assert section(text) == ConversationSession(max_entries=7, retention_days=11)
+
+
+def test_a_name_like_ours_beside_ours_is_the_engines() -> None:
+    """And so is one that is another word (RT-1)."""
+    text = (
+        "turn_engines: 1\nturning: 1\nturn_engine:\n  conversation_sessions: 1\n  conversation: 1\n"
+        "  conversation_session: {max_entries: 7}\n"
+    )
+    assert section(text) == ConversationSession(max_entries=7)
 
 
 def test_no_file_gives_the_defaults_always() -> None:

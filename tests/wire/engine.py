@@ -488,9 +488,18 @@ def _inbound(turn_id: str, work_key: str, *, now_ms: int, messages: Mapping[str,
 
 def _kept(turn: Turn, reply: Json) -> int:
     """The words of an undelivered reply are no history."""
-    last = json.loads(turn.steps[-1].split("\n")[0]) if turn.steps else {}
-    silent = reply["kind"] == "undelivered" and last.get("role") == "assistant" and not last.get("calls")
-    return len(turn.steps) - silent
+    kept = len(turn.steps)
+    if reply["kind"] != "undelivered":
+        return kept
+    words = json.dumps(reply["text"], ensure_ascii=False) if reply["text"] else None
+    for number in reversed(range(len(turn.steps))):
+        head, _, content = turn.steps[number].split("\n", 2)
+        step = json.loads(head)
+        if step.get("calls") or step.get("answers"):
+            break
+        if step["role"] == "assistant" and (number == len(turn.steps) - 1 or (words and words in content)):
+            kept = number
+    return kept
 
 
 def _last_rows(turn: Turn, *, reply: Json, failure: str) -> list[Row]:

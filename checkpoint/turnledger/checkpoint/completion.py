@@ -1,6 +1,7 @@
 """What a completion writes, worked out before anything is sent; pure."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,7 @@ from turnledger.store.events import (
     message_event,
 )
 from turnledger.store.fitting import needs_fitting
+from turnledger.store.json_text import encode_json
 
 Fitting = Literal["rewrite", "names"]
 FITTINGS = ("rewrite", "names")
@@ -105,11 +107,31 @@ def usable_receipt(receipt: object) -> str | None:
 
 
 def kept_steps(steps: Sequence[Step], reply: Reply) -> int:
-    """How many of the steps become history: the words of an undelivered reply do not."""
-    undelivered = isinstance(reply, Undelivered)
-    if undelivered and steps and steps[-1].role == "assistant" and not steps[-1].calls:
-        return len(steps) - 1
+    """How many of the steps become history: the words of an undelivered reply do not, nor what was said of them.
+
+    After its last call a turn may have drafted them more than once, with a reviewer's word between and after.
+    """
+    if not isinstance(reply, Undelivered):
+        return len(steps)
+    last = len(steps) - 1
+    for index in range(_end_of_calls(steps), len(steps)):
+        step = steps[index]
+        if step.role == "assistant" and (index == last or _says(step, reply.text)):
+            return index
     return len(steps)
+
+
+def _end_of_calls(steps: Sequence[Step]) -> int:
+    """Where the steps begin that make no call and answer none, up to the end."""
+    end = len(steps)
+    while end and not steps[end - 1].calls and not steps[end - 1].answers:
+        end -= 1
+    return end
+
+
+def _says(step: Step, text: str) -> bool:
+    """Whether the whole text stands in the content, in either usual spelling of JSON."""
+    return bool(text) and (step.text == text or encode_json(text) in step.content or json.dumps(text) in step.content)
 
 
 def _digest(texts: Sequence[str]) -> str:

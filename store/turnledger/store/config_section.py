@@ -17,6 +17,7 @@ SECTION = f"{ENGINE}.{SESSION}"
 MOST_ENTRIES = 1_000  # a start reads them all, and no block has room for more
 MOST_DAYS = 36_500  # a hundred years: longer is for ever
 UNLIMITED = "none"
+MISSPELT = 0.92  # how alike two names are: a letter or two apart, and no other word
 _SHOWN_CHARACTERS = 40
 
 
@@ -92,8 +93,10 @@ def wanted(name: str) -> str:
 def _section(loader: yaml.SafeLoader, root: yaml.Node | None) -> dict[Any, Any]:
     top = _members(loader, root, path="")
     _refuse_misplaced(top, path="")
+    _refuse_misspelt(top, wanted=ENGINE, path="")
     engine = _members(loader, top.get(ENGINE), path=ENGINE)
     _refuse_misplaced(engine, path=f"{ENGINE}.")
+    _refuse_misspelt(engine, wanted=SESSION, path=f"{ENGINE}.")
     section = engine.get(SESSION)
     _members(loader, section, path=SECTION)
     return loader.construct_mapping(section, deep=True) if isinstance(section, yaml.MappingNode) else {}
@@ -136,6 +139,15 @@ def _refuse_misplaced(members: dict[str, yaml.Node], *, path: str) -> None:
                 f"{path}{key} is not read; write `{ENGINE}:`, below it `{SESSION}:`, and below that its keys",
                 where=f"{path}{key}",
             )
+
+
+def _refuse_misspelt(members: dict[str, yaml.Node], *, wanted: str, path: str) -> None:
+    """Where the right name stands too, a name that is like it is somebody else's."""
+    for key in members if wanted not in members else ():
+        plain = "".join(filter(str.isalnum, key)).lower()
+        if get_close_matches(plain, [wanted.replace("_", "")], cutoff=MISSPELT):
+            where = f"{path}{key}"
+            raise InvalidInput(f"{where} is not known (is {wanted} meant?); what is below it is not read", where=where)
 
 
 def _checked(given: dict[Any, Any]) -> ConversationSession:

@@ -34,11 +34,12 @@ def github(repository: str | None, *, number: Part) -> str | None:
 
 def gitlab(project: Part, *, merge_request: Part = None, issue: Part = None) -> str | None:
     """``gitlab:acme/api!7`` for a merge request, ``gitlab:acme/api#7`` for an issue; one of the two."""
-    if merge_request is not None and issue is not None:
+    merge_number = _part(merge_request)
+    if merge_number is None:
+        return _key("gitlab", "{}#{}", project, issue)
+    if _part(issue) is not None:
         raise InvalidInput("a gitlab conversation is a merge request or an issue, not both", where="gitlab")
-    if merge_request is not None:
-        return _key("gitlab", "{}!{}", project, merge_request)
-    return _key("gitlab", "{}#{}", project, issue)
+    return _key("gitlab", "{}!{}", project, merge_number)
 
 
 def confluence(page_id: Part) -> str | None:
@@ -69,8 +70,8 @@ def slack(
     direct message is one conversation however it is threaded: types ``im`` and ``mpim``, and where
     Slack omits the type, a channel id that begins with ``D``.
     """
-    part = _part(channel)
-    direct = channel_type in _SLACK_DIRECT if channel_type else part is not None and part.startswith("D")
+    part, kind = _part(channel), _part(channel_type)
+    direct = kind in _SLACK_DIRECT if kind else part is not None and part.startswith("D")
     return _chat_key("slack", channel, direct=direct, thread=_part(thread_root) or _part(ts))
 
 
@@ -85,10 +86,10 @@ def mattermost(
 
     Types ``D`` and ``G`` are direct. Without a type there is no key, since only the type tells.
     """
-    if not channel_type:
+    kind = _part(channel_type)
+    if kind is None:
         return None
-    direct = channel_type in _MATTERMOST_DIRECT
-    return _chat_key("mattermost", channel, direct=direct, thread=_part(root_id) or _part(post_id))
+    return _chat_key("mattermost", channel, direct=kind in _MATTERMOST_DIRECT, thread=_part(root_id) or _part(post_id))
 
 
 def event() -> str:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import isfinite
 from typing import Any
 
@@ -219,21 +220,29 @@ def _record(call: Call, answer: Answer | None) -> CallRecord:
 
 
 def _arguments_value(text: str) -> Any:
-    """The decoded arguments, or the text itself where a number in it is beyond what Python can hold."""
+    """The decoded arguments, or the text itself where decoding would lose something of it."""
     try:
-        return _decode_finite(text) if text else {}
+        return _decode_losing_nothing(text) if text else {}
     except (ValueError, RecursionError):
         return text
 
 
-def _finite(number: str) -> float:
+def _same_number(number: str) -> float:
+    """It may be spelled otherwise afterwards (`1.10` as `1.1`), but it is the same number."""
     value = float(number)
-    if isfinite(value):
+    if isfinite(value) and Decimal(number) == Decimal(repr(value)):
         return value
-    raise ValueError("out of range")
+    raise ValueError("not a number that a float can hold")
 
 
-_decode_finite = json.JSONDecoder(parse_float=_finite).decode
+def _all_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    raise ValueError("a member name stands twice")
+
+
+_decode_losing_nothing = json.JSONDecoder(parse_float=_same_number, object_pairs_hook=_all_members).decode
 
 
 def _call_members(call: CallRecord) -> dict[str, object]:
