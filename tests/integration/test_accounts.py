@@ -1,6 +1,7 @@
 """The account that stands for older entries where a block has no room for them."""
 
 import psycopg
+import pytest
 
 from tests.stores import Stores, begin
 from turnledger.checkpoint import Turns
@@ -100,3 +101,14 @@ def test_an_account_that_cannot_be_read_leaves_the_count(stores: Stores, node: T
         holder.execute("LOCK TABLE turnledger.ledger_account")
         block = begin(node).earlier
     assert "(2 earlier turns are left out here for want of room.)" in block
+
+
+@pytest.mark.parametrize("damaged", ["5", "null", '["They asked."]', "1" * 5_000])
+def test_an_account_that_is_no_text_leaves_the_count(stores: Stores, node: Turns, damaged: str) -> None:
+    """One corrupt row stops no start, and the next account takes its place (BL-8)."""
+    ids = long_conversation(stores, node)
+    keep(stores, "They asked.", *ids[:2])
+    stores.execute("UPDATE ledger_account SET account = CAST(%s AS json)", damaged)
+    assert "(2 earlier turns are left out here for want of room.)" in begin(node).earlier
+    keep(stores, "They asked again.", *ids[:2])
+    assert "They asked again." in begin(node).earlier

@@ -1,11 +1,16 @@
 """Orders of events that the state machine found: each was a loss, a repeat, or a refusal of somebody who might."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 
 from tests.proxy import Proxy
-from tests.stores import Stores, assistant, begin, user
+from tests.stores import Stores, assistant, begin, calling, result, user
 from turnledger.checkpoint import StaleTurn, Turn, TurnEnded, Turns
 from turnledger.store import Message, Replied, StoreUnavailable
+
+T = TypeVar("T")
 
 
 class ChatError(Exception):
@@ -54,6 +59,25 @@ def test_a_failed_delivery_is_not_work_that_is_done(stores: Stores, node: Turns)
         with pytest.raises(TurnEnded, match="failed"):
             node.resume(turn.turn_id)
         stores.drain()
+
+
+@pytest.mark.parametrize("levels", [100, 101, 700, 940, 5_000])
+def test_arguments_nested_by_a_model_gone_wrong_are_committed_and_shown(
+    stores: Stores, node: Turns, levels: int
+) -> None:
+    """The commit refused the turn, and no block could read it, where Python was a little deeper then (EN-8, BL-9)."""
+    nested = '{"a": ' + "[" * levels + "]" * levels + "}"
+    turn = begin(node)
+    turn.save(steps=[calling("c1", name="dig", arguments=nested), result("c1")])
+    turn.complete(reply=Replied("done"))
+    pending = _deeper(300, lambda: begin(node).earlier)
+    _deeper(300, stores.drain)
+    assert "not shown, digest" in pending
+    assert _deeper(300, lambda: begin(node).earlier) == pending
+
+
+def _deeper(frames: int, does: Callable[[], T]) -> T:
+    return does() if frames == 0 else _deeper(frames - 1, does)
 
 
 def begin_unheard(stores: Stores, node: Turns) -> Turn:

@@ -45,6 +45,12 @@ def test_when_start_returns_messages_and_start_are_in_postgres(stores: Stores, n
     assert stores.state(turn.turn_id) == "running"
 
 
+def test_messages_that_can_be_walked_only_once_are_all_recorded(stores: Stores, node: Turns) -> None:
+    """A generator was walked by the check, and nothing was left to write (ST-2)."""
+    begin(node, messages=(Message(each, each) for each in ("m1", "m2")))
+    assert stores.texts() == ["m1", "m2"]
+
+
 START = """
 import sys
 from turnledger.checkpoint import Turns

@@ -111,6 +111,16 @@ def test_only_a_delivered_reply_is_a_message(reply: Reply, message: tuple[str, s
     assert events(draft(reply, message_ids=["m1"])) == ([] if message is None else [message]) + [handled]
 
 
+def test_calls_given_by_an_engine_may_be_nested_as_deeply_as_a_model_likes() -> None:
+    """What no reader may be able to read is told as text, as it is of steps (EN-4, EN-8)."""
+    deep: Any = {"a": 1}
+    for _ in range(150):
+        deep = [deep]
+    given = (CallRecord("n", deep), CallRecord("n", {"a": [1]}))
+    calls = decode_entry(str(draft(NoReplyOwed(), calls=given).fields["entry"]), ordinal=None).calls
+    assert [call.arguments for call in calls] == ["[" * 150 + '{"a":1}' + "]" * 150, {"a": [1]}]
+
+
 def test_a_failure_that_files_an_entry_handles_nothing() -> None:
     """Its work may be tried again (DL-1)."""
     found = draft(Undelivered("Done"), message_ids=["m1"], failure="delivery_failed")

@@ -23,6 +23,10 @@ from turnledger.store.errors import CorruptData, InvalidInput
 from turnledger.store.steps import Answer, Call, Step
 
 MINIMAL = Entry(turn_id="t1", entry_id="e1", reply=NoReplyOwed())
+CALLING = (
+    '{"turn_id":"t1","entry_id":"e1","reply":{"kind":"no_reply_owed"},'
+    '"calls":[{"name":"n","outcome":"success","arguments":%s}]}'
+)
 FULL = Entry(
     turn_id="t1",
     entry_id="e1",
@@ -228,6 +232,16 @@ def test_argument_values_keep_their_types(arguments: str, value: object) -> None
     assert decode_entry(encode_entry(entry), ordinal=None).calls[0].arguments == value
 
 
+def test_arguments_that_not_every_reader_could_read_stay_text() -> None:
+    """How deep Python can read hangs on how deep it is itself: what one process stores, the next may refuse (EN-8)."""
+    kept, text = "[" * 100 + "]" * 100, "[" * 101 + "]" * 101
+    steps = [Step.of(role="assistant", content=1, calls=[Call("c1", "n", kept), Call("c2", "n", text)])]
+    assert [isinstance(call.arguments, list) for call in calls_of(steps)] == [True, False]
+    assert calls_of(steps)[1].arguments == text
+    with pytest.raises(InvalidInput, match=r"calls\[1\].arguments is nested more than 100 levels deep"):
+        replace(MINIMAL, calls=(CallRecord("n", json.loads(kept)), CallRecord("n", json.loads(text))))
+
+
 def test_unstated_kind_is_a_write() -> None:
     """Only a call that is stated to be a read counts as one (EN-4)."""
     assert [CallRecord("n", kind=kind).is_read for kind in ("read", "write", None)] == [True, False, False]
@@ -275,6 +289,9 @@ def test_members_of_a_later_version_are_ignored() -> None:
         ('{"turn_id":"t1","entry_id":"e1","reply":{"kind":"no_reply_owed"},"calls":[1]}', "shape"),
         ('{"turn_id":"t1","entry_id":"e1","reply":{"kind":"no_reply_owed"},"calls":[{"name":"x"}]}', "'arguments'"),
         ('{"turn_id":"t1","entry_id":"e1","reply":{"kind":"no_reply_owed"},"triggered_by":7}', "triggered_by"),
+        (CALLING % "1e999", "out of range"),
+        (CALLING % '{"a":-1e999}', "out of range"),
+        (CALLING % ("[" * 101 + "]" * 101), "nested more than 100 levels deep"),
     ],
 )
 def test_a_broken_entry_is_reported_clearly(text: str, problem: str) -> None:

@@ -16,6 +16,7 @@ from turnledger.store.json_text import (
     encode_json,
     encode_jsonb,
     escape,
+    nests_deeper,
     unescape,
 )
 
@@ -162,3 +163,21 @@ def _strings(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for item in value for text in _strings(item)]
     return []
+
+
+def test_a_number_that_no_float_holds_is_refused_where_that_is_asked_for() -> None:
+    """What JSON has no form for cannot be written again (EV-7)."""
+    assert decode_json("[1e400]") == [float("inf")]
+    assert decode_json("[1.5, -2]", numbers="finite") == [1.5, -2]
+    with pytest.raises(InvalidInput, match="out of range"):
+        decode_json("[1e400]", numbers="finite")
+
+
+def test_levels_of_lists_and_objects_are_counted() -> None:
+    """Also of what holds itself, however often."""
+    itself: list[Any] = []
+    itself += [itself, itself]
+    values = [7, "[[[", [], [{}], {"a": 1, "b": ([],)}, itself]
+    assert [nests_deeper(value, levels=2) for value in values] == [False, False, False, False, True, True]
+    assert nests_deeper(itself, levels=1_000)
+    assert [nests_deeper([[1]], levels=levels) for levels in (0, 1, 2)] == [True, True, False]

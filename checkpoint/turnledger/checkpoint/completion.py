@@ -8,7 +8,7 @@ from typing import Literal
 
 from turnledger.checkpoint.turn_steps import byte_size
 from turnledger.store import CallRecord, Entry, InvalidInput, Message, Replied, Step, Undelivered
-from turnledger.store.entry import Reply, calls_of, encode_entry
+from turnledger.store.entry import Reply, calls_of, encode_entry, readable_calls
 from turnledger.store.events import (
     AT_COMPLETION,
     MESSAGE_ID_CHARACTERS,
@@ -73,7 +73,7 @@ def draft_completion(
         entry_id=entry_id,
         triggered_by=triggered_by,
         set_out_to=account.set_out_to,
-        calls=calls_of(steps) if account.calls is None else account.calls,
+        calls=calls_of(steps) if account.calls is None else readable_calls(account.calls),
         reply=account.reply,
         reviewer=account.reviewer,
         outcome=account.outcome,

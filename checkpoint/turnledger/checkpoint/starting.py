@@ -88,6 +88,7 @@ def checked_request(
     """
     if not isinstance(triggered_by, str):
         raise InvalidInput(f"triggered_by must be text, not {type(triggered_by).__name__}", where="triggered_by")
+    messages = tuple(messages)
     for index, message in enumerate(messages):
         if not isinstance(message, Message):
             raise InvalidInput(f"messages[{index}] must be a Message, not {type(message).__name__}", where="messages")
@@ -96,7 +97,7 @@ def checked_request(
         ledger=LedgerName(agent, conversation),
         work_key=check_work_key(work_key),
         triggered_by=triggered_by,
-        messages=tuple(messages),
+        messages=messages,
         enabled=enabled,
     )
 

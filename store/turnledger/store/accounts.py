@@ -6,8 +6,12 @@ from sqlalchemy import Connection
 
 from turnledger.store.block import Account
 from turnledger.store.database import run_statement
+from turnledger.store.errors import without_content
 from turnledger.store.identity import LedgerName
-from turnledger.store.json_text import decode_json, encode_json
+from turnledger.store.json_text import decode_json, encode_json, is_text
+from turnledger.store.logs import get_logger
+
+log = get_logger(__name__)
 
 
 def save_account(connection: Connection, account: Account, *, ledger_id: int) -> bool:
@@ -19,9 +23,13 @@ def save_account(connection: Connection, account: Account, *, ledger_id: int) ->
 
 
 def find_account(connection: Connection, ledger_id: int) -> Account | None:
-    """The newest account of the ledger; None: none was written."""
-    rows = run_statement(connection, "find_account", {"ledger_id": ledger_id})
-    return Account(frozenset(rows[0][0]), decode_json(rows[0][1], where="account")) if rows else None
+    """The newest account of the ledger; None: there is none that can be read; another may take its place."""
+    for entry_ids, stored in run_statement(connection, "find_account", {"ledger_id": ledger_id}):
+        try:
+            return Account(frozenset(entry_ids), is_text(decode_json(stored, where="account")))
+        except ValueError as error:
+            log.warning("account_unreadable", ledger_id=ledger_id, reason=without_content(error))
+    return None
 
 
 def long_ledgers(connection: Connection, names: Iterable[LedgerName], *, least_bytes: int) -> list[LedgerName]:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import isfinite
 from typing import Any
 
 from turnledger.store.errors import CorruptData, InvalidInput
 from turnledger.store.identity import check_turn_id
-from turnledger.store.json_text import decode_json, encode_json
+from turnledger.store.json_text import decode_json, encode_json, nests_deeper
 from turnledger.store.steps import KINDS, OUTCOMES, Answer, Call, Kind, Outcome, Step
 from turnledger.store.times import check_time
 
 MAX_ENTRY_BYTES = 64 * 1024 * 1024  # that Redis is given; a larger entry goes by the disk
+MOST_NESTED = 100  # levels of arguments; how deep Python can read JSON hangs on who calls, and every reader has to
 
 _DECISION = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _TEXTS = ("triggered_by", "set_out_to", "reviewer", "outcome", "blocked_on")
@@ -162,6 +163,21 @@ def calls_of(steps: Iterable[Step]) -> tuple[CallRecord, ...]:
     return tuple(_record(call, answers.get(index)) for index, call in enumerate(calls))
 
 
+def readable_calls(calls: Iterable[CallRecord]) -> tuple[CallRecord, ...]:
+    """The calls; arguments that are nested too deeply for an entry as their JSON text.
+
+    Raises InvalidInput for what is no call, and for arguments that JSON cannot hold.
+    """
+    found = tuple(calls)
+    _check_are_calls(found)
+    return tuple(
+        replace(call, arguments=encode_json(call.arguments, where=f"calls[{index}].arguments"))
+        if nests_deeper(call.arguments, levels=MOST_NESTED)
+        else call
+        for index, call in enumerate(found)
+    )
+
+
 def encode_entry(entry: Entry) -> str:
     """JSON text of the entry without its ordinal, for a ``json`` column: every character survives."""
     record: dict[str, object] = {"turn_id": entry.turn_id, "entry_id": entry.entry_id}
@@ -185,7 +201,7 @@ def decode_entry(text: str, *, ordinal: int | None) -> Entry:
     Raises CorruptData, naming the member, for text that is not an entry.
     """
     try:
-        record = decode_json(text, where="entry")
+        record = decode_json(text, where="entry", numbers="finite")
         return Entry(
             turn_id=record["turn_id"],
             entry_id=record["entry_id"],
@@ -220,11 +236,12 @@ def _record(call: Call, answer: Answer | None) -> CallRecord:
 
 
 def _arguments_value(text: str) -> Any:
-    """The decoded arguments, or the text itself where decoding would lose something of it."""
+    """The decoded arguments, or the text itself where decoding would lose something of it, or nobody could read it."""
     try:
-        return _decode_losing_nothing(text) if text else {}
+        value = _decode_losing_nothing(text) if text else {}
     except (ValueError, RecursionError):
         return text
+    return text if nests_deeper(value, levels=MOST_NESTED) else value
 
 
 def _same_number(number: str) -> float:
@@ -289,7 +306,15 @@ def _reply_of(members: Mapping[str, Any]) -> Reply:
     raise InvalidInput("reply.kind is not known", where="reply.kind")
 
 
-def _check_calls(calls: Iterable[object]) -> None:
+def _check_calls(calls: tuple[CallRecord, ...]) -> None:
+    _check_are_calls(calls)
+    for index, call in enumerate(calls):
+        if nests_deeper(call.arguments, levels=MOST_NESTED):
+            where = f"calls[{index}].arguments"
+            raise InvalidInput(f"{where} is nested more than {MOST_NESTED} levels deep; send it as text", where=where)
+
+
+def _check_are_calls(calls: Iterable[object]) -> None:
     for index, call in enumerate(calls):
         if not isinstance(call, CallRecord):
             kind = type(call).__name__

@@ -17,13 +17,14 @@ import json
 import re
 from collections.abc import Iterator
 from math import isfinite
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import PlainValidator
 
 from turnledger.store.errors import InvalidInput
 
 ESCAPE_CHARACTER = "\x1a"
+_CONTAINERS = (dict, list, tuple)
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -50,14 +51,29 @@ def encode_jsonb(value: object, *, where: str = "value") -> str:
     return text
 
 
-def decode_json(text: str, *, where: str = "value") -> Any:
-    """The value that a JSON text stands for. Raises InvalidInput for anything else, NaN included."""
+def decode_json(text: str, *, where: str = "value", numbers: Literal["any", "finite"] = "any") -> Any:
+    """The value that a JSON text stands for. Raises InvalidInput for anything else, NaN included.
+
+    A number beyond what a float holds is an infinity, or with ``numbers="finite"`` refused too.
+    """
     try:
-        return _decode(text)
+        return _decode(text) if numbers == "any" else _decode_finite(text)
     except RecursionError:
         raise InvalidInput(f"{where} is nested too deeply to be read", where=where) from None
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{where} is not JSON: {error}", where=where) from None
+
+
+def nests_deeper(value: object, *, levels: int) -> bool:
+    """Whether lists and objects stand in each other more than so many levels deep; also of one that holds itself."""
+    level = [value] if isinstance(value, _CONTAINERS) else []
+    for _ in range(levels):
+        if not level:
+            return False
+        members = (each for item in level for each in (item.values() if isinstance(item, dict) else item))
+        # Each container once a level: one that holds itself twice would double with every level.
+        level = list({id(each): each for each in members if isinstance(each, _CONTAINERS)}.values())
+    return bool(level)
 
 
 def decode_jsonb(value: Any) -> Any:
@@ -116,7 +132,15 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not allowed")
 
 
+def _finite(number: str) -> float:
+    value = float(number)
+    if isfinite(value):
+        return value
+    raise ValueError("a number is out of range")
+
+
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decode_finite = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 
 def _escape_unit(found: re.Match[str]) -> str:
