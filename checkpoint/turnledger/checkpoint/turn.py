@@ -123,7 +123,7 @@ class Turn:
             refuse_if_taken_over=refuse if record.recorded else None,
             opening=opening,
         )
-        self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes)
+        self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes, block=record.earlier)
         self._submission: Submission | None = None
         self._completed: tuple[_Asked, Completion] | None = None
         self._delivered: Replied | None = None
@@ -207,8 +207,9 @@ class Turn:
     def save(self, *, steps: Sequence[Step] = (), bootstrap: object = None) -> None:
         """Append steps and replace the bootstrap, at a boundary from which the turn could go on.
 
-        Costs what is new. While Redis is away the turn goes on: the loss is on `checkpoint_error`, and the
-        next save brings what is missing. Where Redis came back without the turn it goes on unsaved to its end.
+        Of a user message that holds the turn's block the task alone is kept. Costs what is new. While Redis is away the
+        turn goes on: the loss is on `checkpoint_error`, and the next save brings what is missing. Where Redis came back
+        without the turn it goes on unsaved to its end.
 
         Raises:
             InvalidInput: a call is left unanswered, or answered and never made; content that is not JSON.
