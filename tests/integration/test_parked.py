@@ -1,10 +1,12 @@
 """Parked turns: what comes in for them, what the log follows, and how often they may be taken up."""
 
+import time
 from typing import Any
 
 import pytest
 
 from tests.proxy import DropReply, Proxy
+from tests.reconciling import lapse
 from tests.stores import Stores, assistant, begin, calling, contents, result, user
 from turnledger.checkpoint import (
     AlreadyRunning,
@@ -15,7 +17,7 @@ from turnledger.checkpoint import (
     Turns,
 )
 from turnledger.checkpoint.errors import SliceLimit
-from turnledger.store import InvalidInput, Message, Replied, Step
+from turnledger.store import InvalidInput, Message, Replied, Step, Usage
 from turnledger.store.activity import (
     authorization_completed,
     authorization_requested,
@@ -25,6 +27,9 @@ from turnledger.store.activity import (
     tool_started,
 )
 from turnledger.store.events import EventRow
+
+WAIT_S = 0.3
+ROUNDED_MS = 3  # each holder's time is a whole number
 
 
 def test_input_for_a_parked_turn_comes_once_with_its_resume(stores: Stores, node: Turns) -> None:
@@ -124,6 +129,34 @@ def test_activity_is_written_at_once_and_once(stores: Stores, node: Turns) -> No
     recorded = turn.record(conflicting)
     assert recorded is not None
     assert recorded.conflicts == (f"tool-end:{turn.turn_id}:c1",)
+
+
+def test_usage_time_and_calls_add_up_over_slices(stores: Stores) -> None:
+    """The wait between two of them is not counted, and of a holder that died what it had saved is (CK-10)."""
+    began = time.monotonic()
+    first = begin(stores.node())
+    first.park(reason="again", steps=[_asked("one", Usage(10, 4, 3)), _asked("two", Usage(1, 2, 0)), user("q")])
+    parked = first.ran_ms
+    time.sleep(WAIT_S)
+    second = stores.node().resume(first.turn_id)
+    second.save(steps=[calling("c1"), result("c1"), _asked("three", Usage(100, 50, 25))])
+    saved = stores.records.read(first.turn_id)[0].ran_ms
+    lapse(stores, second)
+    third = stores.node().resume(first.turn_id)
+    assert third.usage == Usage(111, 56, 28)
+    assert parked <= saved <= third.ran_ms
+    assert first.ran_ms == parked
+    third.complete(reply=Replied("Done"))
+    held, elapsed_ms = third.ran_ms, (time.monotonic() - began) * 1_000
+    assert held + WAIT_S * 1_000 <= elapsed_ms + ROUNDED_MS
+    stores.drain()
+    (entry,) = stores.entries()
+    assert [call["name"] for call in entry["calls"]] == ["look"]
+    assert third.ran_ms == held
+
+
+def _asked(text: str, usage: Usage) -> Step:
+    return Step.of(role="assistant", content={"role": "assistant", "content": text}, model="m", usage=usage)
 
 
 def test_a_turn_that_is_taken_up_too_often_is_ended(stores: Stores) -> None:

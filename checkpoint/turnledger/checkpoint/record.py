@@ -158,6 +158,7 @@ class Record:
     delivery: str
     failure: str
     before: tuple[EventRow, ...]
+    ran_ms: int = 0  # how long its holders had run it when it was last saved, without the waits between them
     untouched: int = 0  # the revision at which its engine has saved nothing yet, 0: nobody may begin it again
     inputs: frozenset[str] = frozenset()  # the messages that came in for it while it was parked
     replacement: tuple[str, ...] = ()  # in wire form: what an unrecorded turn has put in the place of its covered steps
@@ -198,6 +199,7 @@ def decode_record(turn_id: str, fields: Mapping[str, str]) -> Record:
         failure=fields.get("failure", ""),
         before=decode_rows(fields.get("before")),
         inputs=frozenset(name.removeprefix(_INPUT) for name in fields if name.startswith(_INPUT)),
+        ran_ms=int(fields.get("ran_ms") or 0),
         untouched=int(fields.get("untouched") or 0),
         replacement=tuple(decode_json(fields["replacement"])) if fields.get("replacement") else (),
     )

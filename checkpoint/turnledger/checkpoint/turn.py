@@ -26,6 +26,7 @@ from turnledger.checkpoint.replacing import (
     replace_in_postgres,
 )
 from turnledger.checkpoint.replaying import model_history
+from turnledger.checkpoint.running_time import RunningTime
 from turnledger.checkpoint.session import Opening, Session
 from turnledger.checkpoint.submission import NOT_QUEUED, Completion, Services, Submission
 from turnledger.checkpoint.taking_over import ABANDONED_CODE
@@ -57,7 +58,7 @@ from turnledger.store.ledger import (
 )
 from turnledger.store.logs import get_logger
 from turnledger.store.replacement import Replacement, check_replacement
-from turnledger.store.steps import encode_step
+from turnledger.store.steps import Usage, encode_step, total_usage
 from turnledger.store.times import time_text, utc_now
 
 log = get_logger(__name__)
@@ -123,6 +124,7 @@ class Turn:
             refuse_if_taken_over=refuse if record.recorded else None,
             opening=opening,
         )
+        self._running = RunningTime(record.ran_ms)
         self._held = TurnSteps(steps, most_bytes=services.records.settings.save_bytes, block=record.earlier)
         self._submission: Submission | None = None
         self._completed: tuple[_Asked, Completion] | None = None
@@ -180,6 +182,19 @@ class Turn:
         return self._record.slice
 
     @property
+    def ran_ms(self) -> int:
+        """For how many milliseconds processes have held this turn, up to now or to its end; waits do not count.
+
+        Of a process that died the time after its last save is not counted.
+        """
+        return self._running.milliseconds
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all steps of this turn, whoever made them, those that a replacement covers included."""
+        return total_usage(self._held.steps)
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """The steps of this turn, saved or not, in order, less those that a replacement of history covers."""
         return tuple(self._held.steps[self._record.covered :])
@@ -220,7 +235,7 @@ class Turn:
         with span("save", **self._names, steps=len(steps)):
             self._held.accept(self._held.checked(steps, calls_may_stay_open=False, also_sent=kept))
             try:
-                self._session.save(self._held.wire, fields={"bootstrap": kept})
+                self._session.save(self._held.wire, fields={"bootstrap": kept, "ran_ms": self.ran_ms})
                 self._services.leases.keep(self)  # a park that was not answered may have looked like a loss
                 self.checkpoint_error = None
             except _UNSAVED as error:
@@ -243,9 +258,9 @@ class Turn:
         check_label(reason, where="reason")
         kept = _encode_bootstrap(bootstrap)
         self._held.accept(self._held.checked(steps, calls_may_stay_open=True, also_sent=kept))
-        fields: Fields = {"state": "parked", "reason": reason, "bootstrap": kept}
+        fields: Fields = {"state": "parked", "reason": reason, "bootstrap": kept, "ran_ms": self.ran_ms}
         self._session.save(self._held.wire, fields=fields, lease="give up")
-        self._services.leases.release(self)
+        self._let_go()
         if reason == AUTHORIZATION:
             self.note_authorization("requested")
 
@@ -571,7 +586,7 @@ class Turn:
             submitted = submission.send()
         self._submission, self.spooled = submission, submitted.spooled
         self._completed = (asked, submitted.completion)
-        self._services.leases.release(self)
+        self._let_go()
         if submitted.queued:
             self._services.leases.confirm(self)
         return submitted.completion
@@ -641,8 +656,12 @@ class Turn:
         check_failure(self._record, code=code, failure_id=failure_id)
         fields: Fields = {"code": code, "failure_id": failure_id or ""}
         ended_at_ms = self._session.end(ledger=self.ledger, state=state, fields=fields)
-        self._services.leases.release(self)
+        self._let_go()
         self._write_terminal(state, code=code, failure_id=failure_id, now=time_text(ended_at_ms))
+
+    def _let_go(self) -> None:
+        self._running.stop()
+        self._services.leases.release(self)
 
     def _write_terminal(self, outcome: EndedAs, *, code: str, failure_id: str | None, now: str) -> None:
         write_terminal(self._database, self._record, outcome=outcome, code=code, failure_id=failure_id, now=now)

@@ -134,6 +134,16 @@ class Step:
         return decode_json(self.content, where="content")
 
 
+def total_usage(steps: Iterable[Step]) -> Usage:
+    """The tokens of all these steps together."""
+    used = [step.usage for step in steps if step.usage is not None]
+    return Usage(
+        sum(usage.input_tokens for usage in used),
+        sum(usage.output_tokens for usage in used),
+        sum(usage.cached_tokens for usage in used),
+    )
+
+
 def check_step(step: object, *, where: str) -> None:
     """Refuse a step that could be saved, and then neither completed nor read back.
 
