@@ -126,7 +126,8 @@ def test_up_ends_loudly_when_a_server_ends(processes: Processes, folder: Path) -
     up = _up(processes, folder)
     _redis_of(up).kill()
     assert up.wait() == 1
-    assert "Redis has ended" in up.output
+    assert f"Redis has ended; its log is {(folder / '.turnledger' / 'redis' / 'server.log').resolve()}" in up.output
+    assert "Start `turnledger up` again" in up.output
 
 
 def test_without_servers_both_ways_to_name_them_are_told(processes: Processes, folder: Path) -> None:

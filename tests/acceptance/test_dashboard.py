@@ -85,6 +85,7 @@ def test_a_port_that_is_taken_is_named(database_url: str, redis_url: str, proces
         refused = processes.command("dashboard", "--port", port, environment=_environment(database_url, redis_url))
         assert refused.wait() == INVALID
         assert f"port {port}" in refused.output
+        assert "choose another with --port" in refused.output
         free = serving.free_port(DashboardSettings(dashboard_port=int(port)))
     assert free != int(port)
 

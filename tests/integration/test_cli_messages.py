@@ -63,6 +63,22 @@ POSTGRES: dict[str, tuple[Callable[[str], str], int, str]] = {
         2,
         "the port in TURNLEDGER_DATABASE_URL is none: it is a number from 1 to 65535",
     ),
+    "an at sign in the password": (
+        lambda _: "postgresql://x:sec@ret@127.0.0.1:1/x",
+        2,
+        (
+            f"{DATABASE_URL} cannot be read; write postgresql://user:password@host:port/database "
+            f"(or host:port,host:port with ?target_session_attrs=read-write), {ENCODED}{OPTIONS}"
+        ),
+    ),
+    "an at sign and a slash in the password": (
+        lambda _: "postgresql://x:sec@ret/word@127.0.0.1:1/x",
+        2,
+        (
+            f"{DATABASE_URL} cannot be read; write postgresql://user:password@host:port/database "
+            f"(or host:port,host:port with ?target_session_attrs=read-write), {ENCODED}{OPTIONS}"
+        ),
+    ),
     "no such option": (
         lambda url: f"{url}?nosuch=1",
         2,

@@ -99,7 +99,8 @@ def test_no_such_ledger_and_no_such_turn(processes: Processes, urls: dict[str, s
     assert "there is no ledger" in _line(processes, "show", "lead", "jira:X", environment=urls, code=2)
     assert "no ledger" in _line(processes, "show", "lead", "jira:X", "--events", environment=urls, code=2)
     assert "no ledger" in _line(processes, "show", "lead", "jira:X", "--version", "0", environment=urls, code=2)
-    assert "there is no turn" in _line(processes, "show", "--turn", "t1", environment=urls, code=2)
+    line = _line(processes, "show", "--turn", "t1", environment=urls, code=2)
+    assert "there is no turn t1; give 8 characters of its id or more" in line
     assert "there is no turn" in _line(processes, "requeue", "t1", environment=urls, code=2)
 
 

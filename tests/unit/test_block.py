@@ -469,3 +469,11 @@ def test_a_reviewer_never_sees_the_block() -> None:
     """The reviewer's message has no parameter for the block (BL-7)."""
     assert list(inspect.signature(review_message).parameters) == ["task", "already_done"]
     assert review_message(task="Go.", already_done=[ROUND, Round()]) == f"## Task\n\nGo.\n\n{ROUNDS_TEXT}"
+
+
+@pytest.mark.parametrize("task", [None, 5, ["text"]])
+def test_a_task_that_is_no_text_never_reaches_a_prompt(task: Any) -> None:
+    """With a block or without one (BL-7)."""
+    for earlier in ("", HEADING):
+        with pytest.raises(InvalidInput, match="task must be text"):
+            user_message(earlier=earlier, task=task)

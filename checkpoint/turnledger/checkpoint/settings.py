@@ -77,7 +77,10 @@ class CheckpointSettings(BaseSettings):
         default=60.0, gt=0, description="A node silent for this long may lose its turn to another node."
     )
     renew_s: float = Field(
-        default=15.0, gt=0, description="How often a lease is renewed: three renewals may fail before it lapses."
+        default=15.0,
+        gt=0,
+        description="How often a lease is renewed: three renewals may fail before it lapses. Shorten it with the "
+        "lease: one that is shorter than this lapses under its holder.",
     )
     lease_margin_s: float = Field(
         default=5.0,

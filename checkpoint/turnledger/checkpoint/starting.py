@@ -12,6 +12,7 @@ from turnledger.store import Database, InvalidInput, LedgerName, Message, StoreB
 from turnledger.store.accounts import find_account
 from turnledger.store.block import Account
 from turnledger.store.events import EventRow, encode_rows, failed_event, handled_key, message_event, started_event
+from turnledger.store.given import listed
 from turnledger.store.history import steps_in_log
 from turnledger.store.identity import check_turn_id, check_work_key, new_entry_id, new_turn_id
 from turnledger.store.json_text import encode_json
@@ -88,18 +89,27 @@ def checked_request(
     """
     if not isinstance(triggered_by, str):
         raise InvalidInput(f"triggered_by must be text, not {type(triggered_by).__name__}", where="triggered_by")
-    messages = tuple(messages)
-    for index, message in enumerate(messages):
-        if not isinstance(message, Message):
-            raise InvalidInput(f"messages[{index}] must be a Message, not {type(message).__name__}", where="messages")
+    came_in = listed(messages, where="messages")
+    for index, message in enumerate(came_in):
+        check_message(message, where=f"messages[{index}]")
     return StartRequest(
         turn_id=new_turn_id() if turn_id is None else check_turn_id(turn_id),
         ledger=LedgerName(agent, conversation),
         work_key=check_work_key(work_key),
         triggered_by=triggered_by,
-        messages=messages,
+        messages=came_in,
         enabled=enabled,
     )
+
+
+def check_message(message: object, *, where: str) -> None:
+    """Refuse what is no Message.
+
+    Raises:
+        InvalidInput: says what it is.
+    """
+    if not isinstance(message, Message):
+        raise InvalidInput(f"{where} must be a Message, not {type(message).__name__}", where=where)
 
 
 def refuse_known_work(request: StartRequest, view: LedgerView) -> None:

@@ -46,6 +46,7 @@ from turnledger.store.activity import authorization_completed, authorization_req
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Replied, Reply
 from turnledger.store.events import EventRow
+from turnledger.store.given import answer_of, check_function, listed
 from turnledger.store.identity import check_label
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
@@ -232,6 +233,7 @@ class Turn:
             StaleTurn, TurnEnded: another process has the turn; nothing was written.
         """
         kept = _encode_bootstrap(bootstrap)
+        steps = listed(steps, where="steps")
         with span("save", **self._names, steps=len(steps)):
             self._held.accept(self._held.checked(steps, calls_may_stay_open=False, also_sent=kept))
             try:
@@ -257,7 +259,8 @@ class Turn:
         """
         check_label(reason, where="reason")
         kept = _encode_bootstrap(bootstrap)
-        self._held.accept(self._held.checked(steps, calls_may_stay_open=True, also_sent=kept))
+        new = self._held.checked(listed(steps, where="steps"), calls_may_stay_open=True, also_sent=kept)
+        self._held.accept(new)
         fields: Fields = {"state": "parked", "reason": reason, "bootstrap": kept, "ran_ms": self.ran_ms}
         self._session.save(self._held.wire, fields=fields, lease="give up")
         self._let_go()
@@ -313,7 +316,7 @@ class Turn:
             StaleTurn, TurnEnded: another process has the turn; nothing was written.
             NotPersisted: no store and no disk took it; call again, a repeat is safe.
         """
-        return self._complete_once(_account(reply, account), steps)
+        return self._complete_once(_account(reply, account), listed(steps, where="steps"))
 
     def deliver(
         self,
@@ -328,7 +331,7 @@ class Turn:
         `steps` are the final ones, which become part of the turn only once `send` has returned. While it runs the
         turn is marked, so that nobody sends again if this process dies: it is `blocked` then. When `send` raises,
         the turn ends as `delivery_failed` with an entry that says so, and the error is raised again. A second
-        call does not send again.
+        call does not send again. A `send` that is `async` is refused, since it would send nothing.
 
         Raises:
             StaleTurn: also where Redis cannot be asked, once Postgres knows of a take-over; nothing was sent.
@@ -338,17 +341,19 @@ class Turn:
         """
         if self._completed is not None:
             return self._completed[1]
+        check_function(send, where="send")
+        final = listed(steps, where="steps")
         if self._delivered is None:
             undelivered = replace(_account(Undelivered(reply), account), failure="delivery_failed")
-            self._drafted(undelivered, steps)  # what is refused is refused before anything is sent
+            self._drafted(undelivered, final)  # what is refused is refused before anything is sent
             self._mark_delivering()
             try:
-                receipt = send()
+                receipt = answer_of(send, where="send")
             except _RAISED:
-                self._complete_once(undelivered, steps)
+                self._complete_once(undelivered, final)
                 raise
             self._delivered = Replied(reply, self._usable_receipt(receipt))
-        return self._complete_once(_account(self._delivered, account), steps)
+        return self._complete_once(_account(self._delivered, account), final)
 
     def fail(self, code: str, *, failure_id: str | None = None, notify: Callable[[], object] | None = None) -> None:
         """End the turn without an entry, for an allow-listed reason; `failure_id` is opaque, never provider text.
@@ -360,14 +365,16 @@ class Turn:
         delivered reply.
 
         Raises:
-            InvalidInput: the code is not known.
+            InvalidInput: the code is not known, or `notify` is no function, or an `async` one.
             StaleTurn, TurnEnded: another process has the turn; nothing was written, nobody notified.
             CheckpointUnavailable, StoreUnavailable, StoreBusy: it is not recorded; raised after `notify`.
         """
+        if notify is not None:
+            check_function(notify, where="notify")
         persistence_error = self._try_to_fail(code, failure_id)
         try:
             if notify is not None and self._delivered is None:
-                notify()
+                answer_of(notify, where="notify")
         except Exception as error:
             if persistence_error is not None:
                 raise persistence_error from error
@@ -470,7 +477,8 @@ class Turn:
         child = new_child(agent)
         if self._began_switched_off:
             return child
-        open_child_ledger(self._database, self._record, child=child, steps=steps, model=model)
+        first = listed(steps, where="steps")
+        open_child_ledger(self._database, self._record, child=child, steps=first, model=model)
         return child
 
     def end_child(self, child: LedgerName, *, outcome: str) -> None:
@@ -524,13 +532,14 @@ class Turn:
         model: str,
         profile: str | None,
     ) -> None:
+        _check_read(history)
         covered = self._covered_after(covers)
         replacement = Replacement(
             turn_id=self.turn_id,
             epoch=self._record.epoch,
             version=history.version,
             through_seq=history.through_seq,
-            steps=tuple(steps),
+            steps=listed(steps, where="steps"),
             covered=tuple(self._held.wire[:covered]),
             model=model,
             profile=profile,
@@ -577,8 +586,8 @@ class Turn:
             self.checkpoint_error = error
             log.warning("record_not_advanced", **self._names, reason=str(error))
 
-    def _complete_once(self, account: Account, steps: Sequence[Step]) -> Completion:
-        asked = (account, tuple(steps))
+    def _complete_once(self, account: Account, steps: tuple[Step, ...]) -> Completion:
+        asked = (account, steps)
         if self._completed is not None:
             return self._completed_before(asked)
         with span("complete", **job_names(self.turn_id, self.ledger), steps=len(steps)):
@@ -672,13 +681,19 @@ def _account(reply: Reply, fields: AccountFields) -> Account:
     return Account(
         reply=reply,
         set_out_to=fields.get("set_out_to"),
-        calls=None if calls is None else tuple(calls),
+        calls=None if calls is None else listed(calls, where="calls"),
         reviewer=fields.get("reviewer"),
         outcome=fields.get("outcome"),
         blocked_on=fields.get("blocked_on"),
         decision=fields.get("decision"),
         fitting=fields.get("fitting", "rewrite"),
     )
+
+
+def _check_read(history: object) -> None:
+    if not isinstance(history, ReplaceableHistory):
+        given = type(history).__name__
+        raise InvalidInput(f"history must be what history_to_replace() gave, not {given}", where="history")
 
 
 def _encode_bootstrap(bootstrap: object) -> str:

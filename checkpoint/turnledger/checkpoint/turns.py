@@ -39,6 +39,7 @@ from turnledger.checkpoint.starting import (
     StartRequest,
     begin,
     block_of,
+    check_message,
     checked_request,
     fence_first_try,
     look_only,
@@ -75,7 +76,7 @@ from turnledger.store import (
 from turnledger.store.crash_points import crash_point
 from turnledger.store.identity import check_turn_id
 from turnledger.store.logs import get_logger
-from turnledger.store.steps import decode_step, encode_step
+from turnledger.store.steps import check_step, decode_step, encode_step
 from turnledger.store.times import milliseconds, utc_now
 
 log = get_logger(__name__)
@@ -222,13 +223,16 @@ class Turns:
         turn must resume it before it writes again.
 
         Raises:
-            InvalidInput: the step is one of the model, or answers a call that is not open; nothing was written.
+            InvalidInput: no Message or no Step, or a step of the model, or an answer to a call that is not open; nothing was
+                written.
             OversizedPayload: more than the limit of one save; nothing was written.
             TurnNotFound, TurnEnded: there is no such turn, or no longer.
             AlreadyRunning: it is not parked: its holder takes the message. Or it was parked because its holder fell
                 silent, who may be back: resume it, and take the message there.
             StoreUnavailable, StoreBusy, CheckpointUnavailable: try again; a repeat is safe.
         """
+        check_message(message, where="message")
+        check_step(step, where="step")
         record, saved = self._records.read(check_turn_id(turn_id))
         if record.state != "parked" or record.reason == OWNER_LOST:
             raise_unless_parked(record)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnledger.store.entry import CallRecord, Entry, NoReplyOwed, Reply, Undelivered
+from turnledger.store.errors import InvalidInput
 from turnledger.store.json_text import decode_json, encode_json
 from turnledger.store.quoting import one_line, quote, safe_json
 
@@ -182,6 +183,8 @@ def review_message(*, task: str, already_done: Sequence[Round] | None = None) ->
 
 
 def _message(parts: list[str], *, task: str, already_done: Sequence[Round]) -> str:
+    if not isinstance(task, str):
+        raise InvalidInput(f"task must be text, not {type(task).__name__}", where="task")
     if not parts and not already_done:
         return task
     parts = [*parts, f"{TASK_HEADING}{SEPARATOR}{task}"]

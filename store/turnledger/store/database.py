@@ -197,6 +197,8 @@ def _make_engine(settings: StoreSettings) -> Engine:
 
 def _check_options(engine: Engine) -> None:
     """Refuse now what the driver would refuse at each connection as if it were the data or the server."""
+    if "@" in f"{engine.url.host}{engine.url.database}":  # of a password: what follows it would be told as the server
+        raise _unreadable_url()
     _, options = engine.dialect.create_connect_args(engine.url)
     options.pop("context", None)  # of the driver itself, and no option of a connection
     try:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from turnledger.store.errors import InvalidInput
+from turnledger.store.given import listed
 from turnledger.store.json_text import has_surrogates
 
 MAX_AGENT_CHARACTERS = 200
@@ -132,9 +133,7 @@ def work_key(event_ids: Iterable[str]) -> str:
     Ids are trimmed, blank ones dropped; no ids give the empty key. Raises InvalidInput for a single
     string, for ids that are not text, and for a line break inside an id.
     """
-    if isinstance(event_ids, (str, bytes)):
-        raise InvalidInput("event_ids must be a list of ids, not one string", where="event_ids")
-    ids = sorted({_event_id(event_id) for event_id in event_ids} - {""})
+    ids = sorted({_event_id(event_id) for event_id in listed(event_ids, where="event_ids")} - {""})
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:32] if ids else ""
 
 
@@ -153,7 +152,7 @@ def _longer(text: str, limit: int) -> bool:
 
 def _shown(value: object) -> str:
     if not isinstance(value, str):
-        return f"(a {type(value).__name__})"
+        return f"(of type {type(value).__name__})"
     return repr(value) if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]!r}..."
 
 

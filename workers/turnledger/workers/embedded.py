@@ -89,6 +89,11 @@ class _EmbeddedServer(ABC):
         self.stop()
         self.start()
 
+    @property
+    def log(self) -> Path:
+        """What the server said of itself."""
+        return self._process.log
+
     def runs_somewhere(self) -> bool:
         """Whether any process runs it in this folder now."""
         return self._process.runs_somewhere()

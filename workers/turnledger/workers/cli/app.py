@@ -73,7 +73,7 @@ def demo(
 ) -> None:
     """Watch it work: conversations are played, a worker is killed on the way, and Postgres tells what became of them.
 
-    Without servers in the environment it starts its own, and removes them afterwards.
+    It starts servers of its own and removes them afterwards, unless the environment names some.
     """
     from turnledger.workers.demo import run_demo
 

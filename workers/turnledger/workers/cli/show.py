@@ -94,9 +94,11 @@ def show_turn(turn_id: str, *, output: Output) -> None:
 def _look_at_turn(given: str) -> TurnLook:
     try:
         return look_at_turn(given)
-    except (NotThere, CheckpointUnavailable, CheckpointMisconfigured):
+    except (NotThere, CheckpointUnavailable, CheckpointMisconfigured) as error:
         whole = whole_turn_id(given)
         if whole == given:
+            if isinstance(error, NotThere) and len(given) < SHORT_ID:
+                raise NotThere(f"there is no turn {given}; give {SHORT_ID} characters of its id or more") from None
             raise
         return look_at_turn(whole)
 

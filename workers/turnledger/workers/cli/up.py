@@ -104,7 +104,8 @@ def _supervise(screen: Console, servers: EmbeddedServers, *, commands: list[list
     while not stopped.wait(POLL_S):
         supervisor.tend()
         if gone := _gone(servers):
-            complain(f"{gone} has ended; its log is beside its data, in server.log")
+            name, log = gone
+            complain(f"{name} has ended; its log is {log}. Start `turnledger up` again: it goes on with what is there")
             supervisor.end()
             return NEEDS_A_PERSON
     on_stop(_hurry)
@@ -114,10 +115,9 @@ def _supervise(screen: Console, servers: EmbeddedServers, *, commands: list[list
     return supervisor.end()
 
 
-def _gone(servers: EmbeddedServers) -> str:
-    if not servers.postgres.runs_somewhere():
-        return "Postgres"
-    return "" if servers.redis.runs_somewhere() else "Redis"
+def _gone(servers: EmbeddedServers) -> tuple[str, Path] | None:
+    named = (("Postgres", servers.postgres), ("Redis", servers.redis))
+    return next(((name, server.log.resolve()) for name, server in named if not server.runs_somewhere()), None)
 
 
 def _hurry(number: int, _: object) -> None:

@@ -1,6 +1,7 @@
 """`turnledger dashboard`: serves the application until it is told to end."""
 
 import getpass
+import logging
 import socket
 import sys
 from contextlib import closing
@@ -103,6 +104,7 @@ def address(host: str, port: int) -> str:
 def _serve(app: object, settings: DashboardSettings, *, announce: Announce) -> None:
     import waitress
 
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # warns of each request that waits for a thread
     host, port = settings.dashboard_host, settings.dashboard_port
     try:
         server = waitress.create_server(
@@ -114,7 +116,10 @@ def _serve(app: object, settings: DashboardSettings, *, announce: Announce) -> N
             clear_untrusted_proxy_headers=False,
         )
     except OSError as error:
-        raise InvalidInput(f"the dashboard cannot listen on {host}, port {port}: {error.strerror or error}") from None
+        raise InvalidInput(
+            f"the dashboard cannot listen on {host}, port {port}: {error.strerror or error}; choose another with "
+            "--port or --host, or in TURNLEDGER_DASHBOARD_PORT or TURNLEDGER_DASHBOARD_HOST"
+        ) from None
     listens = getattr(server, "effective_listen", None) or [(host, server.effective_port)]
     if announce == "print":
         console().print(f"The dashboard is at {address(host, int(listens[0][1]))}", soft_wrap=True, markup=False)
