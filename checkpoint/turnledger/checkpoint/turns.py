@@ -223,8 +223,7 @@ class Turns:
         turn must resume it before it writes again.
 
         Raises:
-            InvalidInput: no Message or no Step, or a step of the model, or an answer to a call that is not open; nothing was
-                written.
+            InvalidInput: no Message or no Step, a step of the model, or an answer to no open call; nothing was written.
             OversizedPayload: more than the limit of one save; nothing was written.
             TurnNotFound, TurnEnded: there is no such turn, or no longer.
             AlreadyRunning: it is not parked: its holder takes the message. Or it was parked because its holder fell
