@@ -58,7 +58,10 @@ class Stores:
         return {"config": write_config(Path(mkdtemp(dir=self._folder.name)), **keys)}
 
     def checkpoint_settings(self, **given: Any) -> CheckpointSettings:
-        return CheckpointSettings(**{"redis_url": self.redis_url, **given})
+        """A test may have a lease lapse before it is renewed, as no deployment may."""
+        times: dict[str, Any] = {name: given.pop(name) for name in ("lease_s", "renew_s") if name in given}
+        made = CheckpointSettings(**{"redis_url": self.redis_url, **given})
+        return made.model_copy(update=times)
 
     def node(self, *, store: dict[str, Any] | None = None, **checkpoint: Any) -> Turns:
         """An engine node of its own: other clients, other lease thread."""

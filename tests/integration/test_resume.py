@@ -455,6 +455,7 @@ def test_a_node_that_dies_while_it_takes_over_leaves_the_turn_to_the_next(
         "TURNLEDGER_DATABASE_URL": stores.database_url,
         "TURNLEDGER_REDIS_URL": stores.redis_url,
         "TURNLEDGER_LEASE_S": "0.1",
+        "TURNLEDGER_RENEW_S": "0.05",
         "TURNLEDGER_CRASH_AT": place,
     }
     process = processes.snippet(CRASH, former.turn_id, environment=environment)

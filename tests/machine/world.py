@@ -47,9 +47,7 @@ class Seat:
         self.link = Link(shared)
         self.spool = spool
         # Leases lapse and are renewed when the test says so, and never by the clock on the wall.
-        settings = CheckpointSettings(
-            redis_url=redis_url, lease_s=900, renew_s=3_600, slices=SLICES, spool_folder=spool
-        )
+        settings = CheckpointSettings(redis_url=redis_url, lease_s=900, renew_s=899, slices=SLICES, spool_folder=spool)
         self.records = Records(redis_over(self.line, redis_url), settings)
 
     @property

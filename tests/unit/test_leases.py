@@ -67,6 +67,15 @@ def test_a_round_that_fails_as_nobody_expected_is_told_of_and_the_next_one_comes
     assert {"event": "lease_round_failed", "turn_ids": ["t1"], "error": "LookupError", "log_level": "error"} in lines
 
 
+def test_a_turn_that_is_kept_after_the_end_is_kept_all_the_same(keeper: LeaseKeeper) -> None:
+    """What was closed connects again with the next call, and so does its thread (CK-11)."""
+    keeper.keep(_Turn())
+    keeper.close()
+    turn = _Turn()
+    keeper.keep(turn)
+    assert turn.told.wait(PATIENCE_S)
+
+
 def test_without_redis_a_process_that_holds_turns_says_which_and_an_idle_one_nothing(
     keeper: LeaseKeeper, server: fakeredis.FakeServer
 ) -> None:

@@ -51,6 +51,24 @@ def test_a_number_is_read_from_its_variable_and_refused_out_of_range(
 
 
 @pytest.mark.parametrize(
+    ("kind", "variable", "value", "message"),
+    [
+        (CheckpointSettings, "TURNLEDGER_LEASE_S", "15", "TURNLEDGER_RENEW_S is wrong: .*every 15 s .*lease of 15 s"),
+        (CheckpointSettings, "TURNLEDGER_RENEW_S", "61", "TURNLEDGER_RENEW_S is wrong: .*every 61 s .*lease of 60 s"),
+        (WorkerSettings, "TURNLEDGER_WORKER_TTL_S", "15", "TURNLEDGER_HEARTBEAT_S is wrong: .*dead after 15 s"),
+        (WorkerSettings, "TURNLEDGER_HEARTBEAT_S", "60.5", "TURNLEDGER_HEARTBEAT_S is wrong: .*every 60.5 s"),
+    ],
+)
+def test_what_lives_says_so_before_it_is_given_up(
+    kind: type[BaseSettings], variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two settings was changed alone (RT-1, CK-11)."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidInput, match=message):
+        read_settings(kind, **URLS[kind])
+
+
+@pytest.mark.parametrize(
     ("kind", "given"),
     [
         (StoreSettings, {"schema_name": "Public"}),

@@ -84,8 +84,10 @@ class LeaseKeeper:
                 del self._completed[next(iter(self._completed))]
 
     def close(self) -> None:
-        """End the thread."""
-        self._stopped.set()
+        """End the thread; a turn that is kept later begins another."""
+        with self._lock:
+            self._stopped.set()
+            self._process_id = 0
 
     def round(self) -> None:
         """Renew every lease, look at every completed turn, and see how full Redis is."""

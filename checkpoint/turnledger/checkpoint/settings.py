@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from turnledger.store import ENVIRONMENT_PREFIX
@@ -79,8 +79,9 @@ class CheckpointSettings(BaseSettings):
     renew_s: float = Field(
         default=15.0,
         gt=0,
+        validate_default=True,
         description="How often a lease is renewed: three renewals may fail before it lapses. Shorten it with the "
-        "lease: one that is shorter than this lapses under its holder.",
+        "lease: one that lapses before it is renewed is refused.",
     )
     lease_margin_s: float = Field(
         default=5.0,
@@ -133,6 +134,17 @@ class CheckpointSettings(BaseSettings):
     abandon_retries: int = Field(
         default=10, ge=1, description="How often RQ runs a commit job again whose worker died with it."
     )
+
+    @field_validator("renew_s")
+    @classmethod
+    def _before_the_lease_lapses(cls, renew_s: float, others: ValidationInfo) -> float:
+        lease_s = others.data.get("lease_s", renew_s + 1)  # absent where it was refused itself
+        if renew_s >= lease_s:
+            raise ValueError(
+                f"every {renew_s:g} s is too late for a lease of {lease_s:g} s (TURNLEDGER_LEASE_S), of which others "
+                "would take over the turns of a process that lives"
+            )
+        return renew_s
 
     @field_validator("spool_folder")
     @classmethod

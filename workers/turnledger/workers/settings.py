@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from turnledger.store import ENVIRONMENT_PREFIX
@@ -26,7 +26,12 @@ class WorkerSettings(BaseSettings):
     first_pause_s: float = Field(default=0.1, gt=0, description="The first pause after trouble; it doubles from there.")
     longest_pause_s: float = Field(default=2.0, gt=0, description="No pause is longer: trouble often ends quickly.")
     worker_ttl_s: int = Field(default=60, ge=1, description="A worker silent for this long counts as dead.")
-    heartbeat_s: float = Field(default=15.0, gt=0, description="How often a working worker says that it lives.")
+    heartbeat_s: float = Field(
+        default=15.0,
+        gt=0,
+        validate_default=True,
+        description="How often a working worker says that it lives: three times may fail before it counts as dead.",
+    )
     maintenance_s: int = Field(default=30, ge=1, description="How often a worker looks for jobs that a dead one left.")
     recycle_jobs: int = Field(default=50_000, ge=1, description="A worker process is replaced after so many jobs.")
     grace_s: float = Field(
@@ -71,6 +76,17 @@ class WorkerSettings(BaseSettings):
     reconcile_page: int = Field(
         default=500, ge=1, description="Keys that one step of a sweep looks at: a few milliseconds of Redis, in parts."
     )
+
+    @field_validator("heartbeat_s")
+    @classmethod
+    def _before_it_counts_as_dead(cls, heartbeat_s: float, others: ValidationInfo) -> float:
+        ttl_s = others.data.get("worker_ttl_s", heartbeat_s + 1)  # absent where it was refused itself
+        if heartbeat_s >= ttl_s:
+            raise ValueError(
+                f"every {heartbeat_s:g} s is too late where a worker counts as dead after {ttl_s:g} s "
+                "(TURNLEDGER_WORKER_TTL_S): its job would be run again beside it"
+            )
+        return heartbeat_s
 
     @field_validator("alive_folder", mode="before")
     @classmethod
