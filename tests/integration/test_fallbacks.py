@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests.proxy import Proxy
+from tests.reconciling import lapse
 from tests.stores import Stores, assistant, begin, user
-from turnledger.checkpoint import AlreadyHandled, Completion, StaleTurn, Turn, TurnNotFound
+from turnledger.checkpoint import AlreadyHandled, Completion, StaleTurn, Turn, TurnBlocked, TurnNotFound
 from turnledger.checkpoint.errors import NotPersisted
 from turnledger.store import Message, Replied
 from turnledger.workers.embedded import EmbeddedServers
+from turnledger.workers.reconciler import Reconciler
 
 IMPATIENT: dict[str, Any] = {"redis_connect_timeout_s": 0.3, "redis_reply_timeout_s": 0.3, "redis_retries": 0}
 QUICK_STORE = {"database_connect_timeout_s": 2, "lock_timeout_ms": 200}
@@ -378,8 +380,11 @@ def test_a_start_goes_on_whatever_is_in_the_spool(stores: Stores, tmp_path: Path
     assert (turn.checkpoint_error, turn.history_error) == (None, None)
 
 
-def test_an_entry_that_is_too_large_for_redis_goes_by_the_disk(stores: Stores) -> None:
-    """Here of more than 2,000 bytes instead of 64 MiB; the next start commits it, once (CK-13, EN-8, FL-4)."""
+def test_an_entry_that_is_too_large_for_redis_goes_by_the_disk(stores: Stores, reconciler: Reconciler) -> None:
+    """Here of more than 2,000 bytes instead of 64 MiB; the next start commits it, once (CK-13, EN-8, FL-4).
+
+    Until then nobody takes it up, and who was taken over is refused as ever.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("turnledger.checkpoint.submission.MAX_ENTRY_BYTES", 2_000)
         node = stores.node()
@@ -390,8 +395,18 @@ def test_an_entry_that_is_too_large_for_redis_goes_by_the_disk(stores: Stores) -
         large.complete(reply=Replied("é" * 1_000), steps=[assistant("é")])
         assert large.spooled is not None
         assert large.spooled.exists()
-        assert stores.state(large.turn_id) == "running"
+        lapse(stores, large)
+        with pytest.raises(TurnBlocked, match="spooled"):
+            stores.node().resume(large.turn_id)
         begin(node)
+        stale = begin(node)
+        lapse(stores, stale)
+        stores.node().resume(stale.turn_id).park(reason="waiting")
+        with pytest.raises(StaleTurn):
+            stale.complete(reply=Replied("é" * 1_000))
+        assert stale.spooled is None
+    reconciler.sweep()
+    assert stores.state(large.turn_id) == "committed"
     only_once(stores, turn, large)
     assert not large.spooled.exists()
     assert stores.entries()[1]["reply"]["text"] == "é" * 1_000

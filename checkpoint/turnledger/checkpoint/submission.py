@@ -24,6 +24,7 @@ from turnledger.store.logs import get_logger
 
 log = get_logger(__name__)
 
+SPOOLED = "spooled"  # the mark of a turn whose completion waits on its node's disk, though Redis is there
 NOT_QUEUED = (CheckpointUnavailable, CheckpointMisconfigured, TurnNotFound, QueueFull)
 
 
@@ -88,6 +89,7 @@ class Submission:
             return self._end_unrecorded()
         if (size := int(self._draft.fields["entry_bytes"])) > MAX_ENTRY_BYTES:
             log.error("entry_too_large_for_redis", **self._names, bytes=size, most=MAX_ENTRY_BYTES)
+            self._block_resumes()
             return self.commit_directly(owned=False)
         if self._services.leases.redis_is_crowded:
             return self.commit_directly(owned=self._session.owns_surely())
@@ -96,6 +98,13 @@ class Submission:
         except NOT_QUEUED as error:
             log.warning("turn_not_queued", **self._names, reason=str(error))
             return self.commit_directly(owned=self._session.owns_surely())
+
+    def _block_resumes(self) -> None:
+        """Nobody takes up again what waits on the disk. Raises StaleTurn when somebody has."""
+        try:
+            self._session.save(self._wire, fields={"blocked": SPOOLED})
+        except NOT_QUEUED as error:
+            log.warning("resumes_not_blocked", **self._names, reason=str(error))
 
     def commit_directly(self, *, owned: bool) -> Submitted:
         """Go past the queue. Raises as `DirectCommits.take`."""
