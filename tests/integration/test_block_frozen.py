@@ -105,6 +105,7 @@ def test_a_step_without_the_block_is_kept_byte_for_byte() -> None:
         (user(block[:-1]), user(block[:-1])),
         (assistant(block), assistant(block)),
         (user(f"so far: {block}"), user("so far: ")),
+        (user(block), user(block)),  # vendors refuse an empty text
         (
             Step.raw(role="user", content=spaced % ascii_only),
             Step.raw(role="user", content='{ "role":"user", "content":"fix \\u00e9" }'),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.proxy import Proxy
 from tests.reconciling import lapse
-from tests.stores import Stores, assistant, begin, user
+from tests.stores import Stores, assistant, begin, contents, user
 from turnledger.checkpoint import AlreadyHandled, Completion, StaleTurn, Turn, TurnBlocked, TurnNotFound
 from turnledger.checkpoint.errors import NotPersisted
 from turnledger.store import Message, Replied
@@ -410,3 +410,32 @@ def test_an_entry_that_is_too_large_for_redis_goes_by_the_disk(stores: Stores, r
     only_once(stores, turn, large)
     assert not large.spooled.exists()
     assert stores.entries()[1]["reply"]["text"] == "é" * 1_000
+
+
+def test_what_joins_a_turn_with_a_completion_that_fails_is_not_kept(stores: Stores, tmp_path: Path) -> None:
+    """Another completion takes its place, with steps of its own (CK-13, FL-4)."""
+    (tmp_path / "no folder").touch()
+    node = stores.node(spool_folder=tmp_path / "no folder")
+    turn = begin(node)
+    turn.save(steps=[user("ask")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turnledger.checkpoint.submission.MAX_ENTRY_BYTES", 2_000)
+        with pytest.raises(NotPersisted):
+            turn.complete(reply=Replied("é" * 1_000), steps=[assistant("large")])
+        turn.complete(reply=Replied("small"), steps=[assistant("small")])
+    stores.drain()
+    assert contents(begin(stores.node()).history()) == contents([user("ask"), assistant("small")])
+
+
+def test_a_turn_on_the_disk_is_not_taken_up_by_others_where_redis_is_there(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis was crowded, and Postgres away: it waits for its node (FL-4, QU-14)."""
+    node = stores.node(store={"database_url": "postgresql://nobody@127.0.0.1:1/none", "database_connect_timeout_s": 2})
+    turn = begin(node)
+    monkeypatch.setattr(node._services.leases, "redis_is_crowded", True)
+    turn.complete(reply=Replied("Done"), steps=[assistant("Done")])
+    assert turn.spooled is not None
+    lapse(stores, turn)
+    with pytest.raises(TurnBlocked, match="spooled"):
+        stores.node().resume(turn.turn_id)

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.reconciling import lapse
 from tests.stores import Stores, assistant, begin, calling, result
-from turnledger.checkpoint import Turns
+from turnledger.checkpoint import AlreadyRunning, TurnBlocked, Turns
 from turnledger.store import InvalidInput, Message
+from turnledger.workers.reconciler import Reconciler
 
 
 @pytest.mark.parametrize("receipt", [True, {"ok": True}, b"r-1", "r" * 600])
@@ -47,8 +49,10 @@ def test_what_is_refused_is_refused_before_anything_is_sent(stores: Stores, node
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), CancelledError(), SystemExit(3)], ids=repr)
-def test_a_send_that_is_interrupted_ends_the_turn_too(stores: Stores, node: Turns, error: BaseException) -> None:
-    """The process may live on and hold the turn for ever: nobody would hear of it (DL-1)."""
+def test_a_reply_that_was_interrupted_is_never_sent_again(
+    stores: Stores, node: Turns, reconciler: Reconciler, error: BaseException
+) -> None:
+    """It may have gone out: the turn is let go, blocked, and its work is not begun anew (DL-5)."""
     turn = begin(node, work_key="k")
 
     def send() -> str:
@@ -56,9 +60,14 @@ def test_a_send_that_is_interrupted_ends_the_turn_too(stores: Stores, node: Turn
 
     with pytest.raises(type(error)):
         turn.deliver(send, reply="Hi", steps=[assistant("Hi")])
-    stores.drain()
-    assert stores.types(turn.turn_id) == ["turn_started", "turn_failed"]
-    assert stores.entries()[0]["reply"] == {"kind": "undelivered", "text": "Hi"}
+    lapse(stores, turn)
+    node._services.leases.round()
+    reconciler.sweep()
+    with pytest.raises(TurnBlocked, match="delivery_unknown"):
+        stores.node().resume(turn.turn_id)
+    with pytest.raises(AlreadyRunning):
+        begin(node, work_key="k")
+    assert stores.entries() == []
 
 
 def test_the_vendor_s_number_of_the_reply_is_kept(stores: Stores, node: Turns) -> None:

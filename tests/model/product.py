@@ -23,6 +23,7 @@ from turnledger.checkpoint.direct import DirectCommits
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.queue import _utc_text, commit_job
 from turnledger.checkpoint.records import Records
+from turnledger.checkpoint.running_time import RunningTime
 from turnledger.checkpoint.session import Session
 from turnledger.checkpoint.spool import Spool, SpooledTurn, Whose
 from turnledger.checkpoint.submission import Services
@@ -187,8 +188,9 @@ def make_repeatable(here: Here) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     uuid.uuid4 = lambda: uuid.UUID(int=int(here.execution.next_token()))
     _substitute({utc_now: _no_time, _utc_text: _no_text, commit_job: _plain_job})
-    assert Session.__init__.__kwdefaults__ is not None
-    Session.__init__.__kwdefaults__["clock"] = _no_seconds
+    for timed in (Session.__init__, RunningTime.__init__):
+        assert timed.__kwdefaults__ is not None
+        timed.__kwdefaults__["clock"] = _no_seconds
 
 
 def _plain_job(turn_id: str, *, settings: CheckpointSettings) -> dict[str, str]:

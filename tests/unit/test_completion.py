@@ -141,6 +141,8 @@ def test_a_failure_that_files_an_entry_handles_nothing() -> None:
         (Undelivered("Done"), [ASK, CALLING, ANSWER, WORDS, ASK], 3),
         (Undelivered("Done"), [ASK, RAW_WORDS, ASK], 1),
         (Undelivered("Do"), [ASK, WORDS, ASK], 3),
+        (Undelivered("assistant"), [ASK, WORDS, ASK], 3),
+        (Undelivered("assistant"), [ASK, RAW_WORDS, ASK], 3),
         (Undelivered(""), [ASK, WORDS, ASK], 3),
         (Replied("Done"), [ASK, WORDS, ASK], 3),
         (Undelivered("Done"), [], 0),

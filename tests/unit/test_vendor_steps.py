@@ -242,6 +242,17 @@ def test_outputs_of_the_responses_format() -> None:
         assert openai_step(item, error="broke").answers == (Answer("c1", "error", "broke"),)
 
 
+def test_searches_for_tools_are_answered_by_whoever_ran_them() -> None:
+    """An empty call_id says that the vendor did; a local shell names its call by the id of its output (CK-4)."""
+    asked = {"type": "tool_search_call", "id": "ts1", "call_id": None, "arguments": {"goal": "mail"}}
+    found: dict[str, Any] = {"type": "tool_search_output", "id": "ts2", "call_id": None, "tools": []}
+    step = openai_step({"object": "response", "output": [asked, found]})
+    assert ([call.id for call in step.calls], list(step.answers)) == (["ts1"], [Answer("ts1")])
+    assert openai_step({**asked, "call_id": "c1"}).answers == ()
+    assert openai_step({**found, "call_id": "c1"}).answers == (Answer("c1"),)
+    assert openai_step({"type": "local_shell_call_output", "id": "c1", "output": "{}"}).answers == (Answer("c1"),)
+
+
 def test_a_whole_response() -> None:
     """Its items are the content; several calls, the text, model and usage come from it (CK-4)."""
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hm"}]}

@@ -1,8 +1,7 @@
 """What a completion writes, worked out before anything is sent; pure."""
 
 import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,8 +17,8 @@ from turnledger.store.events import (
     message_event,
 )
 from turnledger.store.fitting import needs_fitting
-from turnledger.store.json_text import encode_json
 
+_NO_WORDS = frozenset({"role", "type", "id", "status", "name"})  # of a message's form, not of what it says
 Fitting = Literal["rewrite", "names"]
 FITTINGS = ("rewrite", "names")
 
@@ -130,8 +129,21 @@ def _end_of_calls(steps: Sequence[Step]) -> int:
 
 
 def _says(step: Step, text: str) -> bool:
-    """Whether the whole text stands in the content, in either usual spelling of JSON."""
-    return bool(text) and (step.text == text or encode_json(text) in step.content or json.dumps(text) in step.content)
+    """Whether the whole text is one of the texts in the content."""
+    return bool(text) and text in (_texts(step.value) if step.text is None else (step.text,))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text of a message or an item, wherever its vendor puts it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if name not in _NO_WORDS:
+                yield from _texts(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _texts(member)
 
 
 def _digest(texts: Sequence[str]) -> str:

@@ -1,13 +1,21 @@
 """How a completed turn leaves its node: through the queue, or directly into Postgres, or onto the disk."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from turnledger.checkpoint.completion import Account, Draft, draft_completion
 from turnledger.checkpoint.direct import DirectCommit, DirectCommits
-from turnledger.checkpoint.errors import CheckpointMisconfigured, CheckpointUnavailable, QueueFull, TurnNotFound
+from turnledger.checkpoint.errors import (
+    CheckpointMisconfigured,
+    CheckpointUnavailable,
+    QueueFull,
+    StaleTurn,
+    TurnEnded,
+    TurnNotFound,
+)
 from turnledger.checkpoint.leases import LeaseKeeper
 from turnledger.checkpoint.loading import fitted_entry
 from turnledger.checkpoint.naming import job_names
@@ -66,15 +74,20 @@ class Submission:
         session: Session,
         account: Account,
         steps: Sequence[Step],
-        wire: Sequence[str],
+        held: Sequence[str],
+        new: Sequence[str],
     ) -> None:
-        """Raises InvalidInput when a field of the account is refused."""
+        """The `steps` in wire form are those the turn holds and those that join it with its completion.
+
+        Raises InvalidInput when a field of the account is refused.
+        """
         self._services = services
         self._record = record
         self._session = session
-        self._wire = tuple(wire)
+        self._held = tuple(held)
+        self._wire = (*self._held, *new)
         rewriting = services.records.settings.rewriting
-        self._draft = _draft(account, record=record, steps=steps, wire=wire, rewriting=rewriting)
+        self._draft = _draft(account, record=record, steps=steps, wire=self._wire, rewriting=rewriting)
 
     def send(self) -> Submitted:
         """Queue the turn; where Redis does not take it, commit it directly, or put it on disk.
@@ -92,17 +105,30 @@ class Submission:
             self._block_resumes()
             return self.commit_directly(owned=False)
         if self._services.leases.redis_is_crowded:
-            return self.commit_directly(owned=self._session.owns_surely())
+            return self._go_past_a_full_queue()
         try:
             return self._queue()
+        except QueueFull as error:
+            log.warning("turn_not_queued", **self._names, reason=str(error))
+            return self._go_past_a_full_queue()
         except NOT_QUEUED as error:
             log.warning("turn_not_queued", **self._names, reason=str(error))
             return self.commit_directly(owned=self._session.owns_surely())
 
+    def _go_past_a_full_queue(self) -> Submitted:
+        submitted = self.commit_directly(owned=self._session.owns_surely())
+        if submitted.spooled is not None:
+            with suppress(StaleTurn, TurnEnded):  # what is on the disk is then refused by its epoch
+                self._block_resumes()
+        return submitted
+
     def _block_resumes(self) -> None:
-        """Nobody takes up again what waits on the disk. Raises StaleTurn when somebody has."""
+        """Nobody takes up again what waits on the disk. Raises StaleTurn or TurnEnded when somebody has.
+
+        The steps that join the turn with its completion are not saved with it: another completion may take its place.
+        """
         try:
-            self._session.save(self._wire, fields={"blocked": SPOOLED})
+            self._session.save(self._held, fields={"blocked": SPOOLED})
         except NOT_QUEUED as error:
             log.warning("resumes_not_blocked", **self._names, reason=str(error))
 

@@ -46,7 +46,7 @@ from turnledger.store.activity import authorization_completed, authorization_req
 from turnledger.store.crash_points import crash_point
 from turnledger.store.entry import Replied, Reply
 from turnledger.store.events import EventRow
-from turnledger.store.given import answer_of, check_function, listed
+from turnledger.store.given import StillUnderWay, answer_of, check_function, listed
 from turnledger.store.identity import check_label
 from turnledger.store.json_text import encode_json
 from turnledger.store.ledger import (
@@ -64,7 +64,7 @@ from turnledger.store.times import time_text, utc_now
 
 log = get_logger(__name__)
 
-_RAISED = (Exception, CancelledError, KeyboardInterrupt, SystemExit)  # the process may go on after all of them
+_UNKNOWN = (StillUnderWay, CancelledError, KeyboardInterrupt, SystemExit)  # none says whether the reply went out
 _UNSAVED = (CheckpointUnavailable, TurnNotFound)  # the latter: Redis came back without the record
 
 AUTHORIZATION = "authorization"  # the reason of a park that the log follows
@@ -331,11 +331,12 @@ class Turn:
         `steps` are the final ones, which become part of the turn only once `send` has returned. While it runs the
         turn is marked, so that nobody sends again if this process dies: it is `blocked` then. When `send` raises,
         the turn ends as `delivery_failed` with an entry that says so, and the error is raised again. A second
-        call does not send again. A `send` that is `async` is refused, since it would send nothing.
+        call does not send again. A `send` that is `async` is refused, since it would send nothing. Where `send` is
+        interrupted or cancelled nobody knows whether the reply went out: the turn is let go, and is `blocked` too.
 
         Raises:
             StaleTurn: also where Redis cannot be asked, once Postgres knows of a take-over; nothing was sent.
-            Exception: whatever `send` raises; so are an interrupt, an exit and a cancellation of asyncio.
+            Exception: whatever `send` raises.
             InvalidInput, OversizedPayload, CompletionConflict, TurnEnded, NotPersisted: as `complete`; after a delivery
                 `fail` calls no `notify`.
         """
@@ -349,7 +350,10 @@ class Turn:
             self._mark_delivering()
             try:
                 receipt = answer_of(send, where="send")
-            except _RAISED:
+            except _UNKNOWN:
+                self._let_go()
+                raise
+            except Exception:
                 self._complete_once(undelivered, final)
                 raise
             self._delivered = Replied(reply, self._usable_receipt(receipt))
@@ -608,7 +612,8 @@ class Turn:
             session=self._session,
             account=account,
             steps=(*self._held.steps, *new.steps),
-            wire=(*self._held.wire, *new.wire),
+            held=self._held.wire,
+            new=new.wire,
         )
 
     def _completed_before(self, asked: _Asked) -> Completion:

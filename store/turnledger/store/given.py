@@ -6,8 +6,13 @@ from typing import TypeVar
 
 from turnledger.store.errors import InvalidInput
 
+_WANTED = "give a function that returns once it has sent"
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
+
+
+class StillUnderWay(InvalidInput):
+    """A function has returned something that goes on by itself: nobody knows what will become of it."""
 
 
 def listed(values: Iterable[_Item], *, where: str) -> tuple[_Item, ...]:
@@ -37,20 +42,18 @@ def answer_of(function: Callable[[], _Answer], *, where: str) -> _Answer:
     """What the function returns.
 
     Raises:
-        InvalidInput: an awaitable, which nobody would await; it is ended before it has begun.
+        InvalidInput: a coroutine, which nobody would await; it is ended before it has begun.
+        StillUnderWay: a task or a future; it is left alone.
         Exception: whatever the function raises.
     """
     answer = function()
-    if not inspect.isawaitable(answer):
-        return answer
-    end = getattr(answer, "close", None) or getattr(answer, "cancel", None)  # of a coroutine; of a task
-    if end is not None:
-        end()
-    raise _nothing_awaits(where)
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise _nothing_awaits(where)
+    if inspect.isawaitable(answer):
+        raise StillUnderWay(f"{where} has returned before it has sent; {_WANTED}", where=where)
+    return answer
 
 
 def _nothing_awaits(where: str) -> InvalidInput:
-    return InvalidInput(
-        f"{where} is asynchronous, and nothing here awaits it; give a function that returns once it has sent",
-        where=where,
-    )
+    return InvalidInput(f"{where} is asynchronous, and nothing here awaits it; {_WANTED}", where=where)

@@ -56,7 +56,7 @@ def _parts(
     error: str | None,
 ) -> Parts:
     calls = [_call(item, kinds=kinds, where=place) for place, item in found if _is_call(item)]
-    answers = [_ran(item, where=place) for place, item in found if _is_call(item) and "call_id" not in item]
+    answers = [_ran(item, where=place) for place, item in found if _is_call(item) and not _waits(item)]
     answers += [_output(item, error=error, where=place) for place, item in found if _is_output(item)]
     return Parts(role, content, calls, answers, _said(item for _, item in found), usage)
 
@@ -70,12 +70,17 @@ def _is_call(item: Mapping[str, Any]) -> bool:
 
 
 def _is_output(item: Mapping[str, Any]) -> bool:
-    return str(item.get("type")).endswith(_CALL + _OUTPUT)
+    """With an empty `call_id` it is of what the vendor ran: that call is answered."""
+    return str(item.get("type")).endswith(_OUTPUT) and item.get("call_id", "") is not None
+
+
+def _waits(item: Mapping[str, Any]) -> bool:
+    return item.get("call_id") is not None
 
 
 def _call(item: Mapping[str, Any], *, kinds: Mapping[str, Kind], where: str) -> Call:
     name = item.get("name") or str(item["type"]).removesuffix(_CALL)
-    call_id = text_member(item, "call_id" if "call_id" in item else "id", where=where)
+    call_id = text_member(item, "call_id" if _waits(item) else "id", where=where)
     if "input" in item:  # of a custom tool: free text
         return Call(call_id, name, encode_json(item["input"], where=f"{where}.input"), kinds.get(name))
     asked = next((item[member] for member in ("arguments", *_ASKED) if item.get(member) is not None), None)
@@ -90,7 +95,8 @@ def _ran(item: Mapping[str, Any], *, where: str) -> Answer:
 
 
 def _output(item: Mapping[str, Any], *, error: str | None, where: str) -> Answer:
-    call_id = text_member(item, "call_id", where=where)
+    member = "id" if "call_id" not in item and "id" in item else "call_id"  # a local shell's names its call by `id`
+    call_id = text_member(item, member, where=where)
     return Answer(call_id) if error is None else Answer(call_id, "error", error)
 
 

@@ -46,7 +46,12 @@ class SignOfLife:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 with _nobody_else_in(self._folder):
                     self._file = os.open(self._path(self._folder), os.O_CREAT | os.O_RDWR, 0o644)
-                    fcntl.flock(self._file, fcntl.LOCK_EX)
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInput(
+                    f"a process {os.getpid()} of another host leaves its signs in TURNLEDGER_ALIVE_FOLDER "
+                    f"({self._folder}); name a folder of this host alone"
+                ) from None
             except OSError as error:
                 raise InvalidInput(
                     f"no sign of life can be left in TURNLEDGER_ALIVE_FOLDER ({self._folder}): {error.strerror}; "
