@@ -1,13 +1,12 @@
 """The embedded servers on an address that other hosts reach."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from tests.hosts.network import Network
-from turnledger.workers._postgres_home import temporary_folder
+from turnledger.workers._postgres_home import temporary_home
 from turnledger.workers._server_process import HOST, Program
 from turnledger.workers.embedded import Durability, EmbeddedPostgres, EmbeddedRedis, EmbeddedServers
 
@@ -54,9 +53,8 @@ def open_servers(network: Network) -> Iterator[EmbeddedServers]:
     Raises:
         EmbeddedMissing: the extra is not installed.
     """
-    home = temporary_folder()
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        home = stack.enter_context(temporary_home())
         servers = EmbeddedServers(
             OpenPostgres(home / "postgres", network=network), OpenRedis(home / "redis", network=network)
         )

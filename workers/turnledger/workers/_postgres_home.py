@@ -10,6 +10,7 @@ import pwd
 import shutil
 import stat
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from turnledger.workers._server_process import EmbeddedServerFailed
 
 _ACCOUNT = "nobody"
 _KEPT = Path("/var/lib/turnledger")
-_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - candidates for mkdtemp, which makes a private folder
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - candidates for a new, private folder
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,25 @@ def new_data_folder(home: PostgresHome) -> Iterator[Path]:
     partial.rename(home.data)
 
 
-def temporary_folder() -> Path:
-    """Make a folder that the account of Postgres can enter and only we can list."""
+@contextmanager
+def temporary_home() -> Iterator[Path]:
+    """A new folder that the account of Postgres can enter and only we can list, for the length of a ``with`` block.
+
+    Its name is known before it is there: whenever an interrupt comes, it is removed.
+    """
+    home = _new_place()
+    try:
+        home.mkdir(mode=0o700)
+        home.chmod(0o711)
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _new_place() -> Path:
     for parent in (tempfile.gettempdir(), *_TEMPORARY):
         if os.geteuid() != 0 or _open_to_all(Path(parent)):
-            folder = Path(tempfile.mkdtemp(prefix="turnledger-", dir=parent))
-            folder.chmod(0o711)
-            return folder
+            return Path(parent) / f"turnledger-{uuid.uuid4().hex}"
     raise EmbeddedServerFailed(f"{_ACCOUNT} can enter none of {', '.join(_TEMPORARY)}; set TMPDIR to a folder it can")
 
 

@@ -5,7 +5,6 @@ The programs come from the extra ``embedded``; nothing else has to be installed 
 needed. The servers end when this process ends, however it ends.
 """
 
-import shutil
 import signal
 import subprocess
 from abc import ABC, abstractmethod
@@ -25,7 +24,7 @@ from turnledger.workers._postgres_home import (
     PostgresHome,
     new_data_folder,
     postgres_home,
-    temporary_folder,
+    temporary_home,
 )
 from turnledger.workers._server_process import HOST, EmbeddedServerFailed, Program, ServerProcess
 
@@ -220,7 +219,7 @@ def embedded_servers(
         EmbeddedServerFailed: a server could not start, or the folder is in use.
     """
     with ExitStack() as stack:
-        home = folder or stack.enter_context(_temporary_home())
+        home = folder or stack.enter_context(temporary_home())
         postgres, redis_folder = home / "postgres", home / "redis"
         servers = EmbeddedServers(
             EmbeddedPostgres(postgres, durability=durability, leftover=None if folder else postgres),
@@ -238,15 +237,6 @@ def running_servers(folder: Path) -> EmbeddedServers | None:
     if postgres.runs_somewhere() and redis_server.runs_somewhere():
         return EmbeddedServers(postgres, redis_server)
     return None
-
-
-@contextmanager
-def _temporary_home() -> Iterator[Path]:
-    home = temporary_folder()
-    try:
-        yield home
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def programs_of_postgres() -> Path:
