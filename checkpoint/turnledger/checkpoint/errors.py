@@ -62,7 +62,7 @@ class TurnBlocked(TurnledgerError):
     """The turn cannot be resumed safely; `reason` says why.
 
     `cursor_ahead`, `other_history` and `ledger_purged`: Postgres does not have the history it was built on.
-    `delivery_unknown`: its holder died while it sent the reply. `spooled`: it is completed, too large for Redis, and
+    `delivery_unknown`: its holder died, or was interrupted, while it sent the reply. `spooled`: it is completed and
     waits on its node's disk. Whoever holds it may still complete it.
     """
 

@@ -108,11 +108,10 @@ class Submission:
             return self._go_past_a_full_queue()
         try:
             return self._queue()
-        except QueueFull as error:
-            log.warning("turn_not_queued", **self._names, reason=str(error))
-            return self._go_past_a_full_queue()
         except NOT_QUEUED as error:
             log.warning("turn_not_queued", **self._names, reason=str(error))
+            if isinstance(error, QueueFull):
+                return self._go_past_a_full_queue()
             return self.commit_directly(owned=self._session.owns_surely())
 
     def _go_past_a_full_queue(self) -> Submitted:

@@ -9,6 +9,7 @@ from turnledger.store.events import (
     EventRow,
     EventType,
     Payload,
+    check_row,
     event_row,
     register,
 )
@@ -90,13 +91,14 @@ def check_recordable(row: EventRow) -> None:
     """Refuse an event that a running turn may not write.
 
     Raises:
-        InvalidInput: its type is not one of `RECORDABLE`, or it has no key to land once by.
+        InvalidInput: its type is not in `RECORDABLE`, it has no key to land once by, or it could not be read back.
     """
     if row.type not in _RECORDABLE:
         allowed = ", ".join(sorted(_RECORDABLE))
         raise InvalidInput(f"a turn records no event of type {row.type!r}; it may record {allowed}", where="type")
     if not row.key:
         raise InvalidInput(f"an event of type {row.type!r} needs an idempotency key: it lands once by it", where="key")
+    check_row(row)
 
 
 def message_updated(message_id: str, *, state: dict[str, Any], update_id: str, now: str = UNTIMED) -> EventRow:

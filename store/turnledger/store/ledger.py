@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from turnledger.store.database import Database, run_statement
 from turnledger.store.errors import InvalidInput
-from turnledger.store.events import EventRow, check_row
+from turnledger.store.events import EventRow
 from turnledger.store.identity import LedgerName
 from turnledger.store.json_text import decode_json
 from turnledger.store.logs import get_logger
@@ -149,12 +149,7 @@ def append(connection: Connection, head: Head, rows: Sequence[EventRow], *, turn
 
     Numbers are dense: they are given after the known keys were dropped, also inside `rows`. An append that
     brings nothing new changes nothing, activity time included.
-
-    Raises:
-        InvalidInput: an event that this release could not read back; nothing was written.
     """
-    for row in rows:
-        check_row(row)
     known = _keyed_events(connection, head, rows)
     conflicts = _report(rows, known, head=head, turn_id=turn_id)
     fresh = first_of_each_key(rows, known)
